@@ -235,36 +235,39 @@ def _after_first_backward(times: PipelineTimes, share: Share, side: bool) -> int
 
 
 def _of_folds(times: PipelineTimes) -> Iterator[int]:
-    """Yield paths through all that a folded stage runs from one pass to another.
+    """Yield the time of each folded stage's passes, in order, if no other one waits.
 
-    From its first ``F`` or ``B`` of either chunk, to which the first micro-batch comes,
-    to its last pass or its last ``B`` on the first chunk, which is handed on to the
-    first stage.
+    A micro-batch's next pass waits for the stages between, there and back. Its last
+    gradient is handed on to the first stage.
     """
-    p, orders, kappa = times.stages, times.orders, times.every_transfer_ns
+    p, kappa = times.stages, times.every_transfer_ns
     took = []
     for i in range(p):
         rows = *times.durations_ns(i), times.weights_ns(i)
         took.append(dict(zip("FBW", rows, strict=True)))
+
+    def along(kind: str, chunk: int, stages: range, first: int) -> int:
+        """Return the time of passes on stages, each with one transfer."""
+        hops = kappa[first : first + len(stages)]
+        return sum(took[j][kind][chunk] for j in stages) + sum(hops)
+
     for i, ns in enumerate(took):
-
-        def along(kind: str, chunk: int, stages: range, first: int) -> int:
-            """Return the time of passes on stages, each with one transfer."""
-            hops = kappa[first : first + len(stages)]
-            return sum(took[j][kind][chunk] for j in stages) + sum(hops)
-
-        own = [(kind, number % FOLDED_CHUNKS) for kind, number in orders.of(i)]
-        down, up = range(i), range(i + 1, p)
-        here = along("F", 0, down, 0)
-        begins = {("F", 0): here}
-        here += ns["F"][0] + along("F", 0, up, i) + along("F", 1, up, i)
-        begins["F", 1] = here
-        here += ns["F"][1] + along("F", 1, down, 0) + along("B", 1, down, 0)
-        begins["B", 1] = here
-        tail = along("B", 0, down, 0) + took[0]["W"][0] + times.sync_ns[0]
-        left = own[len(own) - own[::-1].index(("B", 0)) :]
-        tail -= sum(ns[kind][chunk] for kind, chunk in left)
-        for key, begin in begins.items():
-            before = own[: own.index(key)]
-            busy = times.busy_ns[i] - sum(ns[kind][chunk] for kind, chunk in before)
-            yield begin + busy + max(times.sync_ns[i], tail)
+        down, up = (range(i), 0), (range(i + 1, p), i)
+        home = along("B", 0, *down)
+        #: What is between a pass and the one before it.
+        after = {
+            ("F", 0): along("F", 0, *down),
+            ("F", 1): along("F", 0, *up) + along("F", 1, *up),
+            ("B", 1): along("F", 1, *down) + along("B", 1, *down),
+            ("B", 0): along("B", 1, *up) + along("B", 0, *up),
+            ("W", 0): 0,
+            ("W", 1): 0,
+        }
+        free, ready = 0, [0] * times.microbatches
+        for kind, number in times.orders.of(i):
+            micro, chunk = divmod(number, FOLDED_CHUNKS)
+            free = max(free, ready[micro] + after[kind, chunk]) + ns[kind][chunk]
+            if kind != "W":
+                ready[micro] = free
+        tail = home + took[0]["W"][0] + times.sync_ns[0]
+        yield max(free + times.sync_ns[i], max(ready) + tail)
