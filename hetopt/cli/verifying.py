@@ -239,13 +239,16 @@ class _Searching:
         with_ranges = [doubt for doubt in chosen if doubt.ranges is not None]
         left = [doubt for doubt in chosen if doubt.ranges is None]
         left += self._search(with_ranges)
-        if left and self.check.objective == "simulated":
-            self._simulated(left)
+        if self.check.objective == "simulated":
             # Another engine has searched for plans that there should not be.
-            self._of.taken += [each for each in left if each.bound_ps is not None]
-        elif left:
-            return Counter({self._resolve(left): len(left)})
-        return Counter()
+            taken = [each for each in left if each.bound_ps is not None]
+            self._of.taken += taken
+            if not self.check.principles.relaxed:
+                self._simulated(left)
+                return Counter()
+            self._relaxed(taken)
+            left = [each for each in left if each.bound_ps is None]
+        return Counter({self._resolve(left): len(left)} if left else {})
 
     def _refute(self, doubts: Sequence[Doubt]) -> None:
         """Raise CheckError for a bound that a quickly made plan refutes.
@@ -334,6 +337,20 @@ class _Searching:
         deadline = self._of.deadline
         self._confirm(
             resolve_simulated(self.problem, self.table, chosen, deadline=deadline)
+        )
+
+    def _relaxed(self, chosen: Sequence[Doubt]) -> None:
+        """Derive bounds on simulated times again if principles are relaxed."""
+        from hetopt.solvers.certificate.search_again import resolve_relaxed
+
+        self._confirm(
+            resolve_relaxed(
+                self.problem,
+                self.table,
+                chosen,
+                deadline=self._of.deadline,
+                principles=self.check.principles,
+            )
         )
 
     def _confirm(self, searched: Iterable[tuple[Doubt, str | None]]) -> None:

@@ -286,11 +286,6 @@ class Search:
                 "covers schedules with chunks or weight gradients only with all "
                 "principles kept: leave it out, or name another schedule",
             )
-        elif self.principles.relaxed and (
-            self.time == "simulated" or (self.time is None and self.solver == "auto")
-        ):
-            why = "covers the simulated time only with all principles kept: leave it "
-            yield "certified", f"{why}out, or minimise the closed form"
 
     def _length_faults(self) -> Iterator[tuple[str, str]]:
         ensure_lengths(self.problem, self.solver, self.pipelines)

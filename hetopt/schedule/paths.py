@@ -29,7 +29,13 @@ A link is a path as well: its gradients follow each other omega apart, and
 
 (fill and end 0 if stages are folded; not if transfers block). So is, for links and
 uplinks that boundaries share, the sum of what all transfers in one direction take but
-for the last.
+for the last. After the first backward of a stage that gradients leave over an uplink,
+activations cross another of its boundaries n - W times at least, and all its gradients
+follow. So an uplink between two clusters, busy for s per transfer, has the excess
+
+    (n - W + n - 1 - (v - 1) p) s
+
+over fill and end, like a stage with phi = B = s; W is of the cluster's first stage.
 """
 
 from __future__ import annotations
@@ -48,6 +54,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from hetopt.schedule.schedules import ScheduleRule
+    from hetopt.schedule.shares import Share
     from hetopt.schedule.times import PipelineTimes
 
     Ints = NDArray[np.int64]
@@ -192,45 +199,75 @@ def _of_links(times: PipelineTimes) -> Iterator[int]:
 
 
 def _of_shares(times: PipelineTimes) -> Iterator[int]:
-    """Yield what each shared link or uplink is busy in one direction."""
+    """Yield paths through the transfers that share a link or uplink one way."""
+    fills = PathForm(rule_of(times.schedule)).fills
     for share in () if times.sharing is None else times.sharing.shares:
+        service_ns = share.service_ns // times.merged
         count = len(share.boundaries) * times.passes
         # The way back is not taken from the last chunk.
         count -= times.microbatches * (times.stages - 1 in share.boundaries)
-        yield (count - 1) * (share.service_ns // times.merged)
+        yield (count - 1) * service_ns
+        for side in (True, False) if fills else ():
+            count = _after_first_backward(times, share, side)
+            yield _fill_ns(times) + count * service_ns
+
+
+def _after_first_backward(times: PipelineTimes, share: Share, side: bool) -> int:
+    """Count transfers one way between the first and the last gradient of a boundary.
+
+    Those of the first boundary whose gradients go this way, and of others all but those
+    that may come before: as many as the stage after it, or their own sender, holds.
+    """
+    every, held, way_back = _every(times), times.inflight, times.stages - 1
+    sides = zip(share.boundaries, share.outward, strict=True)
+    known = {b: out == side for b, out in sides if b != way_back}
+    first = min((b for b, forward in known.items() if not forward), default=None)
+    if first is None:
+        return 0
+    count = every[first + 1].backward
+    gradients = count + 1 - held[first + 1]
+    ahead = [every[min(b, first + 1)].forward for b in known if known[b]]
+    if rule_of(times.schedule).all_first:
+        # Those of another boundary come before or after.
+        ahead = ahead[:1]
+    behind = len(known) - 1 - sum(known.values())
+    return count + sum(ahead) + behind * max(0, gradients)
 
 
 def _of_folds(times: PipelineTimes) -> Iterator[int]:
-    """Yield paths through all that a folded stage runs from one pass to another.
+    """Yield the time of each folded stage's passes, in order, if no other one waits.
 
-    From its first ``F`` or ``B`` of either chunk, to which the first micro-batch comes,
-    to its last pass or its last ``B`` on the first chunk, which is handed on to the
-    first stage.
+    A micro-batch's next pass waits for the stages between, there and back. Its last
+    gradient is handed on to the first stage.
     """
-    p, orders, kappa = times.stages, times.orders, times.every_transfer_ns
+    p, kappa = times.stages, times.every_transfer_ns
     took = []
     for i in range(p):
         rows = *times.durations_ns(i), times.weights_ns(i)
         took.append(dict(zip("FBW", rows, strict=True)))
+
+    def along(kind: str, chunk: int, stages: range, first: int) -> int:
+        """Return the time of passes on stages, each with one transfer."""
+        hops = kappa[first : first + len(stages)]
+        return sum(took[j][kind][chunk] for j in stages) + sum(hops)
+
     for i, ns in enumerate(took):
-
-        def along(kind: str, chunk: int, stages: range, first: int) -> int:
-            """Return the time of passes on stages, each with one transfer."""
-            hops = kappa[first : first + len(stages)]
-            return sum(took[j][kind][chunk] for j in stages) + sum(hops)
-
-        own = [(kind, number % FOLDED_CHUNKS) for kind, number in orders.of(i)]
-        down, up = range(i), range(i + 1, p)
-        here = along("F", 0, down, 0)
-        begins = {("F", 0): here}
-        here += ns["F"][0] + along("F", 0, up, i) + along("F", 1, up, i)
-        begins["F", 1] = here
-        here += ns["F"][1] + along("F", 1, down, 0) + along("B", 1, down, 0)
-        begins["B", 1] = here
-        tail = along("B", 0, down, 0) + took[0]["W"][0] + times.sync_ns[0]
-        left = own[len(own) - own[::-1].index(("B", 0)) :]
-        tail -= sum(ns[kind][chunk] for kind, chunk in left)
-        for key, begin in begins.items():
-            before = own[: own.index(key)]
-            busy = times.busy_ns[i] - sum(ns[kind][chunk] for kind, chunk in before)
-            yield begin + busy + max(times.sync_ns[i], tail)
+        down, up = (range(i), 0), (range(i + 1, p), i)
+        home = along("B", 0, *down)
+        #: What is between a pass and the one before it.
+        after = {
+            ("F", 0): along("F", 0, *down),
+            ("F", 1): along("F", 0, *up) + along("F", 1, *up),
+            ("B", 1): along("F", 1, *down) + along("B", 1, *down),
+            ("B", 0): along("B", 1, *up) + along("B", 0, *up),
+            ("W", 0): 0,
+            ("W", 1): 0,
+        }
+        free, ready = 0, [0] * times.microbatches
+        for kind, number in times.orders.of(i):
+            micro, chunk = divmod(number, FOLDED_CHUNKS)
+            free = max(free, ready[micro] + after[kind, chunk]) + ns[kind][chunk]
+            if kind != "W":
+                ready[micro] = free
+        tail = home + took[0]["W"][0] + times.sync_ns[0]
+        yield max(free + times.sync_ns[i], max(ready) + tail)

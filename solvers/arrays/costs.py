@@ -45,6 +45,7 @@ class HostColumn(IntEnum):
     """Columns of ``Costs.host``."""
 
     DEVICES, MAY_OPEN, MAY_CLOSE, COUNTS_UNITS, COUNTS_STAGES, LEADER, AHEAD = range(7)
+    UPLINK = 7
 
 
 class Stock(IntEnum):
@@ -105,7 +106,9 @@ class Costs(NamedTuple):
     host
         Per cluster: devices, whether it may host the first and the last stage,
         whether its units and its stages have to be counted, the first cluster
-        identical to it, and the identical ones that have to be used before, as bits.
+        identical to it, and the identical ones that have to be used before, as bits;
+        in bounds on simulated times (``on_paths``) how long a transfer occupies its
+        uplink, 0 if no other one may need it.
     stock
         Without P4, limits beyond ``host``: a cluster, a number of devices LEAST, and
         the most devices of its stages of at least LEAST; by cluster, ascending.

@@ -12,6 +12,8 @@ from hetopt.solvers.arrays.costs import Edge, Fact, Option, Sum
 from hetopt.solvers.arrays.windows import INFINITE
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from numpy.typing import NDArray
 
     from hetopt.formulations.program import ProgramData
@@ -44,8 +46,8 @@ def beside(costs: Costs, used: NDArray[np.bool_]) -> Ints:
     return np.stack([row[own] for row in least])
 
 
-def on_paths(costs: Costs, data: ProgramData) -> Costs:
-    """Return costs for bounds on the simulated time, with their weights.
+def on_paths(costs: Costs, data: ProgramData, guests: Sequence[int]) -> Costs:
+    """Return costs for bounds on the simulated time, with weights and uplinks.
 
     FILL is the share of a stage in the fill of paths, SYNC what the first stage adds to
     the end, and INSIDE what the weight LATER is of: w, or g without fill and end.
@@ -75,8 +77,12 @@ def on_paths(costs: Costs, data: ProgramData) -> Costs:
         stages=data.stages,
         chunks=part.chunks,
     )
+    uplink = np.zeros(len(guests), dtype=np.int64)
+    if path.fills and part.shared is not None:
+        uplink[:] = part.shared.uplink_ns[list(guests)]
     return costs._replace(
         option=option,
+        host=np.column_stack([costs.host, uplink]),
         sums=changed(costs.sums),
         weights=np.ascontiguousarray(weights.T),
     )

@@ -64,7 +64,7 @@ def least_simulated_s(
         half = len(stages) // 2 if is_known else 0
         share = _ROUGH if is_known else _GLANCE
         for part in filter(None, (stages[:half], stages[half:])):
-            work = partial(_bounds_s, request, q, part, cutoff_s, share)
+            work = partial(bounds_s, request, q, part, cutoff_s, share)
             try:
                 bounds = run_until(deadline, work)
             except Stopped:
@@ -90,8 +90,12 @@ def _weights(request: Request, q: int, stages: int) -> Weights:
     return Weights(*weights[:, 0].tolist())
 
 
-def _bounds_s(
-    request: Request, q: int, stages: Sequence[int], cutoff_s: float, share: float
+def bounds_s(
+    request: Request,
+    q: int,
+    stages: Sequence[int],
+    cutoff_s: float,
+    share: float = _CLOSE,
 ) -> list[float]:
     """Return bounds on plans of each of these p, up to the cutoff."""
     relaxation = Relaxation(

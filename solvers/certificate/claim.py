@@ -75,6 +75,13 @@ def certify(problem: Problem, table: CostTable, result: Result) -> Certificate:
         )
     else:
         claims = [_as_settled(settlement) for settlement in result.settlements]
+        # Bounds of open programs matter up to the least of them.
+        known = (claim.bound_ps for claim in claims if claim.bound_ps is not None)
+        least = min(known, default=None)
+        claims = [
+            replace(claim, bound_ps=least) if claim.how == "unsettled" else claim
+            for claim in claims
+        ]
     # A bound above the longest iteration only says that there is no plan.
     claims = [
         claim

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import replace
+from functools import partial
 from importlib import import_module
 from threading import Event
 from typing import TYPE_CHECKING
 
-from hetopt.base.deadline import Interrupted
+from hetopt.base.deadline import Interrupted, Stopped
+from hetopt.base.run_until import run_until
 from hetopt.check import check_plan
 from hetopt.cost.table_file.file import table_digest
 from hetopt.errors import CheckError
@@ -21,11 +23,14 @@ from hetopt.problem.training.pins import Domain
 from hetopt.problem.training.principles import PRUNED
 from hetopt.results.certificate import PS_S
 from hetopt.schedule.schedules import rule_of
+from hetopt.solvers.bounds.wide import bounds_s
 from hetopt.solvers.decisions.assembly import plan_of
 from hetopt.solvers.decisions.pricer import Pricer
+from hetopt.solvers.params import RaceParams
 from hetopt.solvers.race.engine import EngineRun
 from hetopt.solvers.race.first_plan import first_plan
 from hetopt.solvers.registry import SOLVERS
+from hetopt.solvers.request import Request
 from hetopt.solvers.simulated.search import SimulatedSearch
 
 if TYPE_CHECKING:
@@ -171,6 +176,39 @@ def resolve_simulated(
             continue
         verdict = _search_simulated(problem, table, doubt, deadline)
         yield doubt, _finding(doubt, verdict)
+
+
+def resolve_relaxed(
+    problem: Problem,
+    table: CostTable,
+    doubts: Iterable[Doubt],
+    *,
+    deadline: Deadline,
+    principles: Principles,
+) -> Iterator[tuple[Doubt, str | None]]:
+    """Do the same if plans need not keep all principles.
+
+    No search has such plans: the bounds are derived as the race derives them.
+    """
+    params = RaceParams(principles=principles)
+    request = Request(problem=problem, table=table, params=params)
+    for doubt in doubts:
+        assert doubt.bound_ps is not None
+        bound_s = doubt.bound_ps * PS_S
+        one = doubt.microbatches, [doubt.stages], bound_s
+        try:
+            (found_s,) = run_until(deadline, partial(bounds_s, request, *one))
+        except Stopped:
+            yield doubt, unsettled(doubt)
+            continue
+        if found_s < bound_s * (1 - _ROUNDING):
+            program = f"({doubt.stages}, {doubt.microbatches})"
+            yield (
+                doubt,
+                f"{program}: no bound of {doubt.bound_ps} ps follows",
+            )
+        else:
+            yield doubt, None
 
 
 def _search_simulated(

@@ -115,6 +115,13 @@ def _are_identical(
     costs = [*part.transfer_ns, *part.occupancy_ns]
     if part.tied_ns is not None:
         costs.append(part.tied_ns)
+    if part.shared is not None:
+        swap = np.arange(len(part.clusters))
+        swap[[i, j]] = j, i
+        shared = part.shared.uplink_ns, part.shared.link_ns
+        alike = shared[0][swap], shared[1][np.ix_(swap, swap)]
+        if not all(map(np.array_equal, shared, alike)):
+            return False
     return all(_stays(cost, layout, own) for cost in costs)
 
 

@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from hetopt.base.compiled import kernel, step
-from hetopt.solvers.arrays.costs import Delta, Fact, Option, Sum, Weight
+from hetopt.solvers.arrays.costs import Delta, Fact, HostColumn, Option, Sum, Weight
 from hetopt.solvers.arrays.least import Least, fitting
 from hetopt.solvers.arrays.on_paths import Beside
 from hetopt.solvers.arrays.windows import INFINITE
@@ -114,10 +114,18 @@ def _is_within(
 
 
 @step
-def _warmups(costs: Costs, steps: Ints, c: int, i: int) -> int:
+def warmups(costs: Costs, steps: Ints, c: int, i: int) -> int:
     """Return W of the i-th stage from the end, cut to q, if c runs are after its."""
     inside, across = steps[Boundary.INSIDE], steps[Boundary.ACROSS]
     return int(min(1 + (i - 1 - c) * inside + c * across, costs.facts[Fact.Q]))
+
+
+@step
+def uplink_excess(costs: Costs, o: int, warmup: int) -> int:
+    """Return the excess of the uplink of a run between others, by its first W."""
+    by, cluster = costs.weights[warmup], costs.option[o, Option.CLUSTER]
+    count = by[Weight.FORWARD] + by[Weight.BACKWARD]
+    return int(count * costs.host[cluster, HostColumn.UPLINK])
 
 
 @kernel
@@ -137,8 +145,8 @@ def _limit(
             room = costs.option[o, Option.FREE_BYTES] - peak[o]
             quick = fitting(short[Least.BOTH, o], longest)
             for i in range(c + 1, p + 1):
-                light = _warmups(costs, steps[Delta.LIGHT], c, i)
-                heavy = _warmups(costs, steps[Delta.HEAVY], c, i)
+                light = warmups(costs, steps[Delta.LIGHT], c, i)
+                heavy = warmups(costs, steps[Delta.HEAVY], c, i)
                 if costs.facts[Fact.GPIPE]:
                     light = costs.facts[Fact.Q]
                 around = (i > 1) * beside[Beside.AFTER, o]

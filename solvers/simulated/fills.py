@@ -18,6 +18,7 @@ from hetopt.solvers.simulated.runs import (
     Reach,
     bits,
     closing,
+    is_in_time,
     opening,
     reach_of,
     run_cap,
@@ -88,8 +89,9 @@ def _end_with(
         extra = costs.facts[Fact.HOPS] * (m - 1) * level.inner[o] if m > 1 else 0
         last = max(0, first - longest)
         slide_back(scratch, first, last, m, longest, min(reach.later, cap), runs.unlike)
+        between = is_in_time(runs, o, ended, s + 1, m)
         for y in range(length - m, max(last, 1) - 1, -1):
-            if scratch[2, y] >= INFINITE:
+            if scratch[2, y] >= INFINITE or not between:
                 continue
             cost = scratch[2, y] - tau[y] + extra
             if s == 0:
@@ -170,7 +172,7 @@ def _begin_with(
             continue
         cap = run_cap(runs, o, ended, p - s + 1, m)
         longest = min(reach.wide, cap)
-        if longest < m:
+        if longest < m or (s > m and not is_in_time(runs, o, ended, p - s + 1, m)):
             continue
         extra = costs.facts[Fact.HOPS] * (m - 1) * level.inner[o] if m > 1 else 0
         if not ended:
@@ -241,6 +243,8 @@ def _completes(
         if level.caps[ended, o, s + m] < 1:
             return False
         fewer, reach = reach, reach_of(runs, o, ended, s + 1, m, reach)
+        if s + m < p and not is_in_time(runs, o, ended, s + 1, m):
+            continue
         cap = run_cap(runs, o, ended, s + 1, m)
         longest, later = min(reach.wide, cap), min(reach.later, cap)
         extra = costs.facts[Fact.HOPS] * (m - 1) * level.inner[o] if m > 1 else 0

@@ -10,7 +10,7 @@ from hetopt.base.compiled import kernel, step
 from hetopt.solvers.arrays.costs import Delta, Edge, Fact, Option, Sum, Weight
 from hetopt.solvers.arrays.least import Least, fitting
 from hetopt.solvers.arrays.windows import INFINITE
-from hetopt.solvers.simulated.bounds import Boundary, End
+from hetopt.solvers.simulated.bounds import Boundary, End, uplink_excess, warmups
 
 if TYPE_CHECKING:
     from hetopt.solvers.arrays.costs import Costs, Ints
@@ -94,6 +94,14 @@ def run_cap(runs: Runs, o: int, ended: int, at: int, m: int) -> int:
         return int(length)
     left = level.excess // turns - 2 * (m - 1) * level.inner[o]
     return fitting(runs.short[Least.FILL, o], left)
+
+
+@step
+def is_in_time(runs: Runs, o: int, ended: int, at: int, m: int) -> bool:
+    """Whether an uplink can carry what a run between two others sends by an excess."""
+    costs, last = runs.costs, at + m - 1
+    heavy = warmups(costs, runs.steps[Delta.HEAVY], ended, last)
+    return ended == 0 or uplink_excess(costs, o, heavy) <= runs.level.excess
 
 
 @step

@@ -133,6 +133,13 @@ class SimulatedSearch:
         schedules that are bounded by paths alone until all stages are placed.
     useful
         Returns a slice without dominated strategies.
+
+    Attributes
+    ----------
+    simulated
+        Whole pipelines simulated.
+    alone
+        The least time of a plan whose transfers take turns on links, without these.
     """
 
     def __init__(
@@ -146,7 +153,7 @@ class SimulatedSearch:
         deadline: Deadline,
     ) -> None:
         self.data = data
-        self.simulated = 0
+        self.simulated, self.alone = 0, INFINITE
         self._useful = useful
         self._limit = limit
         self._found = found
@@ -220,6 +227,10 @@ class SimulatedSearch:
                 value = int(walk.state[WalkState.VALUE])
                 if not view.costs.facts[Fact.ENDS]:
                     value = self._simulate(decision, self._limit())
+                elif view.data.part.shared is not None:
+                    alone, value = value, self._simulate(decision, self._limit())
+                    if value > alone:
+                        self.alone = min(self.alone, alone)
                 if value <= self._limit():
                     self._found(decision, value)
             if outcome == WalkEnd.CROWDED:

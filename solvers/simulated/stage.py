@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from hetopt.base.compiled import step
 from hetopt.solvers.arrays.costs import Edge, Fact, Option, Sum, Weight
 from hetopt.solvers.arrays.stages import StageSums, ends_of, with_units
-from hetopt.solvers.simulated.bounds import End
+from hetopt.solvers.simulated.bounds import End, uplink_excess
 from hetopt.solvers.simulated.columns import Clock, StageTime
 from hetopt.solvers.simulated.flow import run_end, run_meeting
 from hetopt.solvers.simulated.runs import opening
@@ -55,6 +55,10 @@ def stage_fits(costs: Costs, levels: Levels, walk: Walk, depth: int) -> bool:
         if facts[Fact.BLOCKING]:
             before = walk.times[depth - 1]
             excess = max(excess, _excess(costs, before, times[StageTime.HOP]))
+        begins = row[Placed.RUN_PLACE] + 1 == row[Placed.RUN_STAGES]
+        if begins and depth < p and runs_ended(costs, row[Placed.UNUSED]):
+            uplink = uplink_excess(costs, row[Placed.OPTION], flight)
+            excess = max(excess, uplink)
     tied = tied_at_least(costs, levels, walk)
     if depth == 1:
         fill += tied

@@ -52,7 +52,7 @@ class View:
         self.possible = self.options.possible
         if not self.possible:
             return
-        costs = self.costs = on_paths(self.options.costs, data)
+        costs = self.costs = on_paths(self.options.costs, data, self.options.guests)
         self.unlike = unlike(data.chain)
         self.short = [shortest(costs, first) for first in sorted({0, self.unlike})]
         self.ends = at_ends(costs)

@@ -87,6 +87,11 @@ class SimulatedWorker:
         self.table = payload.table
         self.top = payload.top
         self.chain = Chain.of(payload.table)
+        # The next best plans may use dominated strategies; if warm-up counts are free,
+        # so may the best plan, with other counts. Which strategies lengthen no path is
+        # known under plain schedules.
+        rule = rule_of(payload.table.schedule)
+        self._lists = payload.top > 1 or rule.free or not rule.is_plain
         self._pricer = Pricer(payload.problem, payload.table)
         self._known: dict[int, tuple[TableSlice, Simulated]] = {}
         self._shared = shared
@@ -105,11 +110,7 @@ class SimulatedWorker:
 
     def useful(self, part: TableSlice, limit: int, stages: int) -> TableSlice:
         """Return a slice without dominated strategies."""
-        # The next best plans may use dominated strategies; if warm-up counts are free,
-        # so may the best plan, with other counts. Which strategies lengthen no path is
-        # known under plain schedules.
-        rule = rule_of(self.table.schedule)
-        if self.top > 1 or rule.free or not rule.is_plain:
+        if self._lists:
             return part
         of_interest = Simulated(limit, stages)
         return undominated(self.table, part, self.chain, simulated=of_interest)
@@ -157,19 +158,29 @@ class SimulatedWorker:
                 within = min(within, sorted(best.values())[self.top - 1])
             self._say(Found(decision=own, value=value * PERIOD_SCALE))
 
-        part = self._part(task.microbatches, limit(), task.stages)
-        search = SimulatedSearch(
-            self._data(part, task.stages),
-            limit=limit,
-            found=found,
-            simulate=self._pricer.simulated_ns,
-            useful=lambda part: self.useful(part, limit(), task.stages),
-            deadline=Deadline.after(task.time_limit_s),
-        )
+        def search(
+            part: TableSlice, useful: Callable[[TableSlice], TableSlice]
+        ) -> SimulatedSearch:
+            of = SimulatedSearch(
+                self._data(part, task.stages),
+                limit=limit,
+                found=found,
+                simulate=self._pricer.simulated_ns,
+                useful=useful,
+                deadline=deadline,
+            )
+            of.run()
+            return of
+
+        q, deadline = task.microbatches, Deadline.after(task.time_limit_s)
+        part = self._part(q, limit(), task.stages)
         try:
-            search.run()
+            done = search(part, lambda part: self.useful(part, limit(), task.stages))
+            if done.alone <= limit() and not self._lists:
+                # With dominated strategies transfers may take other turns on links.
+                done = search(self.table.at(q), lambda part: part)
         except Interrupted:
             return Verdict(closed=False, searched=True, bound=task.bound)
         # All plans within the limit were visited: the best of them is optimal.
         bound = min([limit() + 1, *best.values()]) * PERIOD_SCALE
-        return Verdict(closed=True, searched=search.simulated > 0, bound=bound)
+        return Verdict(closed=True, searched=done.simulated > 0, bound=bound)

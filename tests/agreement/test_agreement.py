@@ -6,7 +6,7 @@ A failing instance is compared again by ``python -m tests.agreement SEED``.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
 import pytest
 
@@ -76,6 +76,22 @@ def test_simulated_times_are_bounded(batch: range) -> None:
 @pytest.mark.parametrize("batch", batches(QUICK, ALL), ids=str)
 def test_simulated_times_of_many_are_bounded(batch: range) -> None:
     compare_in_simulated_time(batch)
+
+
+@pytest.mark.parametrize("seed", [8, 65, 69, 163, 187])
+def test_the_least_simulated_time_is_that_with_shared_uplinks(seed: int) -> None:
+    features = replace(features_of(seed), objective="simulated", top=1 + seed % 2)
+    features = replace(features, relaxed=(), lengths=False, large=False)
+    instance = make(features)
+    comparison = Comparison(features, instance, answer_to(features, instance))
+    assert comparison.exact
+    assert [*comparison.findings()] == []
+    slices = tuple(replace(part, shared=None) for part in instance.table.slices)
+    alone = replace(instance, table=replace(instance.table, slices=slices))
+    best, quicker = comparison.answer.best, answer_to(features, alone).best
+    assert best is not None
+    assert quicker is not None
+    assert (quicker.simulated_ns or 0) < (best.simulated_ns or 0)
 
 
 @pytest.mark.parametrize("seed", [411, 503])

@@ -173,6 +173,28 @@ def test_no_path_is_longer_than_the_simulated_time(kind: Kind, links: str) -> No
     ratios(kind, links, 12)
 
 
+def test_an_uplink_between_two_clusters_is_busy_like_a_stage() -> None:
+    each, few = 10, 8
+    times = PipelineTimes(
+        schedule="1f1b",
+        microbatches=few,
+        forward_ns=(1, 1, 1),
+        backward_ns=(1, 1, 1),
+        transfer_ns=(each, each),
+        occupancy_ns=(each, each),
+        sync_ns=(0, 0, 0),
+        warmups=(3, 2, 1),
+    )
+    none = np.zeros((3, 3), dtype=np.int64)
+    links = SharedLinks(uplink_ns=_array([0, each, 0]), link_ns=none)
+    sharing = sharing_of(links, "1f1b", (0, 1, 2), times.occupancy_ns)
+    fill = 6 + 4 * each
+    assert path_bound_ns(times) < path_bound_ns(replace(times, sharing=sharing))
+    assert path_bound_ns(replace(times, sharing=sharing)) == (
+        fill + (few - 2 + few - 1) * each
+    )
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(("kind", "links"), CASES, ids=str)
 def test_paths_of_many_pipelines(kind: Kind, links: str) -> None:

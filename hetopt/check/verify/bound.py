@@ -98,7 +98,15 @@ def unproven(
         return sorted(
             p
             for group in _groups(table, bounds)
-            for p in _excesses(problem, table, microbatches, group, 0, end)
+            for p in _excesses(
+                problem,
+                table,
+                microbatches,
+                group,
+                principles,
+                end,
+                _FINE if principles.relaxed else 0,
+            )
         )
     if not bounds:
         return []
@@ -155,6 +163,7 @@ def unproven_excess(
     microbatches: int,
     bounds: Mapping[int, int],
     *,
+    principles: Principles = PRUNED,
     end: float | None = None,
 ) -> Open:
     """Return the excesses at which bounds on simulated times do not follow.
@@ -163,8 +172,8 @@ def unproven_excess(
     """
     failed: Open = {}
     for p, bound in bounds.items():
-        group = {p: bound}
-        failed |= _excesses(problem, table, microbatches, group, _FINE, end)
+        rest = {p: bound}, principles, end, _FINE
+        failed |= _excesses(problem, table, microbatches, *rest)
     return failed
 
 
@@ -173,12 +182,17 @@ def _excesses(
     table: CostTable,
     microbatches: int,
     bounds: Mapping[int, int],
-    share: float,
+    principles: Principles,
     end: float | None,
+    share: float = 0,
 ) -> Open:
     """Return the ranges of the largest excess with a fill that is too small."""
     part = at_rest(table, microbatches, max(bounds))
+    made: Callable[[int], _Relaxation | WideRelaxation]
     made = partial(_Relaxation, problem, table, part, host=SimulatedHost)
+    if principles.relaxed:
+        wide = partial(WideRelaxation, problem, table, microbatches)
+        made = partial(wide, principles=principles, objective="simulated")
     rounds = Rounds(min(1, microbatches * table.chunks - 1))
     return _unproven(made, rounds, bounds, share=share, end=end)
 

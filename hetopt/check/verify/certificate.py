@@ -113,9 +113,6 @@ class CertificateCheck:
         self.objective: Objective = "closed" if chosen == "closed" else "simulated"
         self.solver = text(data, "solver", "")
         self.principles = read_principles(data)
-        if self.objective == "simulated" and self.principles.relaxed:
-            msg = "the simulated time can be minimised only with all principles kept"
-            raise InputError(msg, field="relaxed")
         #: Plans are priced by ``table``; bounds and searches use this one.
         self.searched = self._searched_table()
         self.status = choice(data, "status", choices(Status), "")

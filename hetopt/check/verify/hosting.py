@@ -63,11 +63,14 @@ class Host:
         How often the fill has each forward, backward and transfer.
     late
         What the fill has beside that, in ns.
+    uplink
+        How long a transfer occupies the uplink, in ns, if paths count.
     """
 
     weights: Ints = np.zeros((0, 4), dtype=np.int64)
     trips = 1
     late = 0
+    uplink = 0
 
     def __init__(
         self, problem: Problem, table: CostTable, part: TableSlice, j: int, most: int

@@ -18,6 +18,11 @@ forwards in the excess are n - 1. Stages that are folded have a path of their ow
 passes only: no fill and no end, and an excess of q tau + g.
 
 The largest excess replaces (q - 1) lambda.
+
+If a cluster's boundaries share an uplink that each transfer occupies for s, and other
+clusters are on either side, its uplink has an excess like a stage with phi = B = s and
+the W of its first stage: when that stage's first gradient leaves, at most W activations
+have left to the other side.
 """
 
 from __future__ import annotations
@@ -96,6 +101,10 @@ class SimulatedHost(Host):
             self.fixed, third = rows.sync_ns, rows.sync_unit_ns
         self.each = rows.forward_ns, rows.backward_ns - self.later, third
         self.sums = np.stack([units.runs(cost) for cost in self.each])
+        #: Time of a transfer on the uplink, if others may use it meanwhile.
+        self.uplink = 0
+        if part.shared is not None and not (steps.folded or steps.free):
+            self.uplink = int(part.shared.uplink_ns[j])
         self.held = self._most_held()
 
     def _unit_times(self) -> UnitTimes:
@@ -120,6 +129,17 @@ class SimulatedHost(Host):
         each = np.maximum(units.runs(rows.activation_bytes), 1)
         most: Ints = np.clip(left // each, 0, self.passes)
         return most
+
+    def tables(self, period: int, behind: int = 1) -> tuple[Ints, Ints, Ints]:
+        """Return what ``Host`` does, without what the uplink carries too late."""
+        middle, last, first = super().tables(period, behind)
+        if self.uplink and self.most_stages > 2:
+            # One stage at least is before the first one of the cluster.
+            heavy = self.warmups(np.array([self.most_stages - 2]), 1).most + self.ahead
+            by = self.weights[min(int(heavy[0]), self.passes)]
+            if int(by[0] + by[1]) * self.uplink > period:
+                middle[:] = NEVER
+        return middle, last, first
 
     def warmups(
         self, following: Ints, crossed: int = 0, *, known: bool = True

@@ -87,7 +87,16 @@ class BoundsTask(NamedTuple):
         if of.objective == "closed":
             return dict.fromkeys(failed)
         open_ = {p: bounds[p] for p in failed}
-        found = unproven_excess(of.problem, of.searched, q, open_, end=of.end)
+        found = unproven_excess(
+            of.problem,
+            of.searched,
+            q,
+            open_,
+            principles=of.principles,
+            end=of.end,
+        )
+        if of.principles.relaxed:
+            return dict.fromkeys(found)
         return {p: tuple(pairs) for p, pairs in found.items()}
 
 

@@ -4,7 +4,8 @@ The m stages of a cluster are added from its last to its first, so that the leas
 of stages after each is known; each has a strategy of its own as long as the devices
 suffice (P4 relaxed), or all have one (only P3 relaxed). The order of tensor degrees is
 ignored. A boundary costs the stages on either side at least the least kappa that their
-layouts may have there, and memory holds at least one micro-batch.
+layouts may have there, and memory holds at least one micro-batch. For simulated times
+the excess of paths (``simulated_bound``) is limited instead of lambda.
 """
 
 from __future__ import annotations
@@ -15,16 +16,19 @@ import numpy as np
 
 from hetopt.check.verify.fills import NEVER, add
 from hetopt.check.verify.hosting import Host
+from hetopt.check.verify.simulated_bound import SimulatedHost
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from numpy.typing import NDArray
 
+    from hetopt.check.verify.hosting import End
     from hetopt.cost.table.slice import TableSlice
     from hetopt.cost.table.table import CostTable
     from hetopt.problem.problem import Problem
     from hetopt.problem.training.principles import Principles
+    from hetopt.results.result import Objective
 
     Ints = NDArray[np.int64]
     #: Whether a cluster hosts the first stage, and the last.
@@ -45,14 +49,16 @@ class WideRelaxation:
         microbatches: int,
         most_stages: int,
         principles: Principles,
+        objective: Objective = "closed",
     ) -> None:
         part = table.at(microbatches)
+        host = _Excessive if objective == "simulated" else _Mixed
         self.most_stages = most_stages
         order = problem.pins.order
         # A pinned order names every cluster once.
         self.consecutive = principles.consecutive or order is not None
         self.hosts = [
-            _Mixed(
+            host(
                 problem,
                 table,
                 part,
@@ -167,25 +173,28 @@ class _Mixed(Host):
             Whether the cluster hosts the pipeline's first stage, and its last one;
             ``first`` is None if this stage is not the cluster's first.
         """
-        warmups = self.warmups(np.array([r if last else r + 1]), 0 if last else 1)
+        following = np.array([r if last else r + 1])
+        warmups = self.warmups(following, 0 if last else 1, known=False)
         ends = np.zeros(self.count, dtype=np.int64)
-        sides, held = ends, []
+        sides = ends
+        held: list[End] = []
         if first is None:
             sides = sides + self.enter
         elif first:
-            ends = ends + self.lead
-            held.append(self.units.lead)
+            ends = ends + self.lead + self.first_end
+            held.append("lead")
         else:
             sides = sides + self.into
         if r:
             sides = sides + self.leave
         elif last:
             ends = ends + self.trail
-            held.append(self.units.trail)
+            held.append("trail")
         else:
             sides = sides + self.out
-        cap = self._slots(period, warmups)[:, 0]
-        cap = np.minimum(cap, self._within(period, *held))
+        cap = np.minimum(
+            self._slots(period, warmups), self.within(period, warmups, *held)
+        )[:, 0]
         counts = np.arange(self.units.length + 1)
         fits = (counts >= 1) & (counts <= cap[:, None])
         return np.where(fits, self.run + (ends + sides)[:, None], NEVER)
@@ -246,6 +255,30 @@ class _Mixed(Host):
             for size in np.unique(self.size)
             if size <= self.budget
         ]
+
+
+class _Excessive(_Mixed, SimulatedHost):
+    """The same where stages keep to a largest excess instead of lambda."""
+
+    def __init__(
+        self,
+        problem: Problem,
+        table: CostTable,
+        part: TableSlice,
+        j: int,
+        most: int,
+        *,
+        consecutive: bool,
+        shared: bool,
+    ) -> None:
+        super().__init__(
+            problem, table, part, j, most, consecutive=consecutive, shared=shared
+        )
+        # A stage beside another one of its cluster may have another layout.
+        self.beside = np.minimum(self.beside, np.minimum(self.enter, self.leave))
+        if not consecutive and self.clusters > 1:
+            # Every boundary may be between two clusters.
+            self.clusters = most
 
 
 def _held(row: Ints) -> list[int]:

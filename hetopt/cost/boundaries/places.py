@@ -111,6 +111,8 @@ def searched_table(
             "uplink: use a schedule whose stages compute during transfers, such as 1f1b"
         )
         raise InputError(msg, field="training.schedule")
+    if simulated and principles.consecutive and not rule_of(table.schedule).free:
+        return table
     placed = exact and principles.consecutive and not simulated
     # With all forwards first, only one boundary of a cluster sends at a time.
     placed = placed and not rule_of(table.schedule).all_first

@@ -30,11 +30,17 @@ def test_many_bounds_near_the_optimum_are_proven() -> None:
     assert proven > near / 2
 
 
-@pytest.mark.parametrize("seed", [0, 4, 6, 7, 8])
+#: Where boundaries of a cluster share its uplink; other seeds go through schedules.
+SHARED = (46, 65, 69, 174, 187, 240)
+SEEDS = (1313, 1317, 1319, 1320, 1321, *SHARED)
+
+
+@pytest.mark.quick_seeds(8)
+@pytest.mark.parametrize("seed", SEEDS)
 def test_the_least_simulated_time_is_confirmed_and_more_is_refuted(seed: int) -> None:
-    # Seeds go through the schedules.
-    features = replace(features_of(1313 + seed), objective="simulated", relaxed=())
+    features = replace(features_of(seed), objective="simulated", relaxed=())
     instance = make(replace(features, lengths=False, large=False))
+    assert (features.links == "shared") == (seed in SHARED)
     problem, table = instance.problem, instance.table
     programs = brute_force.solve(problem, table, simulated=True).programs
     for (p, q), found in programs.items():

@@ -54,6 +54,23 @@ def _claim(how: str, /, **changes: Any) -> Callable[[Data], None]:
     return forge
 
 
+def _none_at_last(data: Data) -> None:
+    """Claim that the last program with a bound has no plan."""
+    known = [claim for claim in data["programs"] if claim["bound_ps"] is not None]
+    known[-1].update(how="infeasible", bound_ps=None)
+
+
+def _to_the_value(data: Data) -> None:
+    """Claim of every program that it has no better plan."""
+    for each in data["programs"]:
+        if each["bound_ps"] is not None:
+            each["bound_ps"] = data["value_ps"]
+    for each in data["microbatches"]:
+        if each["bound_ps"] is not None:
+            each["bound_ps"] = data["value_ps"]
+    data["lower_bound_ps"] = data["value_ps"]
+
+
 def _never(data: Data) -> None:
     _program(data, "refuted-by-bound").update(how="infeasible", bound_ps=None)
     settle_all(data)
@@ -176,6 +193,14 @@ WIDE_FORGERIES: dict[str, tuple[Callable[[Data], None], str]] = {
     "principles left out": (lambda data: data.pop("relaxed"), "relaxed"),
     "said to have no plan": (_never, "claimed to be infeasible"),
     "relaxed bound too high": (_raise("refuted-by-bound", 2.0), "has a plan below"),
+}
+#: As ``WIDE_FORGERIES``, of simulated times.
+WIDELY_SIMULATED: dict[str, tuple[Callable[[Data], None], str]] = {
+    "nothing": (lambda data: None, "all of them confirmed"),
+    "narrower than it was": (_set(relaxed=[]), "relaxed: none, but the plan"),
+    "closed form": (_set(objective="closed"), "objective: closed, but the plan"),
+    "said to have no plan": (_none_at_last, "claimed to be infeasible"),
+    "all bounds too high": (_to_the_value, "follows"),
 }
 #: As ``FORGERIES``, of simulated times.
 SIMULATED_FORGERIES: dict[str, tuple[Callable[[Data], None], str]] = {

@@ -17,6 +17,7 @@ from tests.cli.commands.forgeries import (
     FREE_FORGERIES,
     SIMULATED_FORGERIES,
     WIDE_FORGERIES,
+    WIDELY_SIMULATED,
     settle_all,
 )
 
@@ -268,6 +269,13 @@ def widely(certified: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
+def widely_simulated(certified: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a folder with a plan that need not keep P4, and bounds by paths."""
+    folder = tmp_path_factory.mktemp("widely-simulated")
+    return _planned(certified, folder, "--relax", "p4")
+
+
+@pytest.fixture(scope="module")
 def simulated(certified: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a folder with a plan of least simulated time."""
     folder = tmp_path_factory.mktemp("simulated")
@@ -307,6 +315,25 @@ def test_wider_spaces_are_verified(
     assert any(line.startswith(f"{path}:") and says in line for line in lines), lines
 
 
+@pytest.mark.parametrize("name", WIDELY_SIMULATED)
+def test_simulated_times_of_wider_spaces_are_verified(
+    widely_simulated: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    name: str,
+) -> None:
+    forge, says = WIDELY_SIMULATED[name]
+    data = read(widely_simulated / "cert.json")
+    assert data["status"] == "feasible"
+    forge(data)
+    path = tmp_path / "cert.json"
+    path.write_text(json.dumps(data, indent=1))
+    names = (widely_simulated / name for name in FILES[:2])
+    code, lines = verify(capsys, *map(str, names), str(path), "--sample", "all")
+    assert (code == 0) == (name == "nothing")
+    assert any(line.startswith(f"{path}:") and says in line for line in lines), lines
+
+
 @pytest.mark.parametrize("name", SIMULATED_FORGERIES)
 def test_simulated_times_are_verified(
     simulated: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str
@@ -340,7 +367,6 @@ def test_the_pruned_space_is_not_said_to_be_wider(
     ("flag", "more"),
     [
         ("--certificate", ("cert.json", "--solver", "uniap")),
-        ("--certificate", ("c", "--relax", "p4", "--objective", "simulated")),
         ("--journal", ("run.jsonl", "--solver", "uniap")),
         ("--executor", ("ray", "--solver", "uniap")),
     ],

@@ -73,7 +73,7 @@ def test_boundaries_follow_the_place(table: CostTable) -> None:
 def test_where_it_cannot_say_it_the_table_is_without_sharing(table: CostTable) -> None:
     for searched in (
         searched_table(table, Principles.relaxing(["p3"])),
-        searched_table(table, PRUNED, simulated=True),
+        searched_table(replace(table, schedule="free-1f1b"), PRUNED, simulated=True),
         searched_table(table, PRUNED, exact=False),
         searched_table(replace(table, schedule="gpipe"), PRUNED),
     ):
@@ -81,6 +81,10 @@ def test_where_it_cannot_say_it_the_table_is_without_sharing(table: CostTable) -
             assert other.shared is None
             assert other.layouts == part.layouts
             assert (other.transfer_ns == part.transfer_ns).all()
+
+
+def test_searches_of_simulated_times_know_what_is_shared(table: CostTable) -> None:
+    assert searched_table(table, PRUNED, simulated=True) is table
 
 
 def test_a_table_that_shares_nothing_stays_as_it_is() -> None:

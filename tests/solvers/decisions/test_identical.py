@@ -5,12 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pytest
 
 from hetopt.formulations.decision import Decision
 from hetopt.plans.strategy import Strategy
 from hetopt.problem.training.pins import ClusterPins, Domain, Pins
 from hetopt.problem.training.principles import PRUNED, Principles
+from hetopt.schedule.shares import SharedLinks
 from hetopt.solvers.decisions import copies, identical
 from hetopt.solvers.loading import load
 from hetopt.solvers.params import RaceParams
@@ -70,6 +72,16 @@ def test_boundaries_tell_clusters_apart() -> None:
     changed = replace(part, transfer_ns=slower)
     found = identical.leaders(instance.table, changed, Pins(), PRUNED)
     assert found == (0, 1, 2)
+
+
+def test_uplinks_tell_clusters_apart() -> None:
+    instance, _ = make_repeated(0)
+    part = instance.table.slices[0]
+    busy = np.array([5, 5, 6]), np.zeros((3, 3), dtype=np.int64)
+    shared = SharedLinks(uplink_ns=busy[0], link_ns=busy[1])
+    changed = replace(part, shared=shared)
+    found = identical.leaders(instance.table, changed, Pins(), PRUNED)
+    assert found == (0, 0, 2)
 
 
 def test_pins_tell_clusters_apart() -> None:

@@ -114,6 +114,9 @@ class Facts(NamedTuple):
         See ``Path``.
     first_end
         The least that a path's end takes on the first stage, in ns; length O.
+    uplink
+        How long a transfer occupies the uplink, in ns; 0 if it has none of its own, or
+        paths do not count; length C.
     """
 
     cluster: Ints
@@ -147,6 +150,7 @@ class Facts(NamedTuple):
     weights: Ints
     path: Ints
     first_end: Ints
+    uplink: Ints
 
 
 class Left(NamedTuple):

@@ -175,4 +175,5 @@ def label_facts(
         weights=hosts[0].weights,
         path=_path(steps, part),
         first_end=np.concatenate([host.first_end for host in hosts]),
+        uplink=np.array([host.uplink for host in hosts], dtype=np.int64),
     )

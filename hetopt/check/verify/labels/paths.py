@@ -103,6 +103,12 @@ def on_path(
         a, b = facts.layout[o], facts.layout[before[OPTION]]
         label[FILL] += before[FILL] + 2 * facts.kappa[cut, a, b]
         excess = max(excess + by[3] * facts.kappa[cut, a, b], before[CARRY])
+        j, others = facts.cluster[before[OPTION]], before[MASK]
+        if j != facts.cluster[o] and others != 1 << j:
+            # Its uplink carries both of its boundaries.
+            many = most_warmups(facts, others, stages - 1, before[OPTION], held)
+            by = facts.weights[min(many + facts.path[AHEAD], most)]
+            excess = max(excess, (by[0] + by[1]) * facts.uplink[j])
     if facts.path[TURNS]:
         excess = max(excess, _turns(facts, pool, new, row, forward, backward))
     label[CARRY] = excess
