@@ -24,6 +24,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import replace
+from itertools import count
 from math import ceil
 from typing import TYPE_CHECKING
 
@@ -68,6 +69,9 @@ _START_SHARE, _START_S = 0.25, 2.0
 #: Share that it gets if it is still farther than this from its bound: then its plans
 #: improve more than those of simulated times would.
 _LONG_SHARE, _WIDE_GAP = 0.6, 0.1
+#: Seconds after which this is looked at if there is no time limit, as a proof of the
+#: closed form may take minutes where that of simulated times takes seconds.
+_ROUND_S = 10.0
 #: Share by which the limit is raised if fewer plans than wanted are within it; doubled
 #: each time.
 _RAISE = 0.1
@@ -110,7 +114,7 @@ def solve_simulated(
 
     """
     problem, table, params = request.problem, request.table, request.params
-    deadline, limit_s = request.deadline, request.deadline.limit_s
+    limit_s = request.deadline.limit_s
     if params.principles.relaxed:
         msg = "simulated times are not searched: a principle is relaxed"
         raise InputError(f"{msg}; minimise the closed form", field="objective")
@@ -120,21 +124,11 @@ def solve_simulated(
         kept.reopen(min(kept.first, most))
         stopped = _race(kept, request, most)
         return replace(_answer(kept, request, solver, most), interrupted=stopped)
-    first_s = None if limit_s is None else max(_START_S, limit_s * _START_SHARE)
-    top = 1 if rule_of(table.schedule).is_plain else _BEST_OF
-    # Of many plans to simulate it does not matter which of equally good ones they are.
-    start = replace(params, top=top, named=top == 1)
-    # What it knows of the race is kept, so that it may go on.
-    memory = {} if request.memory is None else request.memory
-    first = replace(request, params=start, cutoff_s=None, memory=memory)
-    started = _started(replace(first, deadline=deadline.within(first_s)), solver)
-    more_s = (limit_s or 0.0) * _LONG_SHARE - deadline.elapsed_s()
-    if more_s > 0 and _goes_on(started):
-        started = _started(replace(first, deadline=deadline.within(more_s)), solver)
+    started = _from_closed_form(request, solver)
     if started.status == "infeasible":
         return replace(started, objective="simulated", solver=solver)
     if limit_s is None and patience_s is not None:
-        request = replace(request, deadline=deadline.until(patience_s))
+        request = replace(request, deadline=request.deadline.until(patience_s))
     ledger = SimulatedLedger(problem, table, top=params.top, limit=NO_CUTOFF)
     if request.memory is not None and started.status == "optimal":
         request.memory["simulated"] = ledger
@@ -152,10 +146,33 @@ def solve_simulated(
     return result
 
 
-def _goes_on(started: Result) -> bool:
-    """Whether the first solver is far from its best plan, and may continue."""
-    is_open = "unsettled" in started.settled and not started.interrupted
-    return is_open and (started.gap is None or started.gap > _WIDE_GAP)
+def _from_closed_form(request: Request, solver: str) -> Result:
+    """Return the plan of least closed form, or the best that is found in its time."""
+    top = 1 if rule_of(request.table.schedule).is_plain else _BEST_OF
+    # Of many plans to simulate it does not matter which of equally good ones they are.
+    params = replace(request.params, top=top, named=top == 1)
+    # What the first solver knows of the race is kept, so that it may go on.
+    memory = {} if request.memory is None else request.memory
+    own = replace(request, params=params, cutoff_s=None, memory=memory)
+    for seconds in _rounds(request.deadline):
+        part = request.deadline.within(seconds)
+        started = _started(replace(own, deadline=part), solver)
+        is_open = "unsettled" in started.settled and not started.interrupted
+        if not is_open or (started.gap is not None and started.gap <= _WIDE_GAP):
+            break
+    return started
+
+
+def _rounds(deadline: Deadline) -> Iterator[float]:
+    """Yield seconds for the first solver, as long as it is far from its bound."""
+    if deadline.limit_s is None:
+        # Doubled, as a program that is interrupted is begun again.
+        yield from (_ROUND_S * 2**n for n in count())
+        return
+    yield max(_START_S, deadline.limit_s * _START_SHARE)
+    more_s = deadline.limit_s * _LONG_SHARE - deadline.elapsed_s()
+    if more_s > 0:
+        yield more_s
 
 
 def _started(request: Request, solver: str) -> Result:
