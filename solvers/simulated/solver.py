@@ -1,7 +1,8 @@
 """``--objective simulated``: the plan of least simulated time, and its proof.
 
-First, the solver that the user names finds the plan of least closed form. Its simulated
-time is the first limit: the best plan takes no longer. Free warm-up counts have no
+First, the solver that the user names looks for the plan of least closed form; if the
+proof takes long, it ends once the plan is near its bound. The simulated time of the
+plan is the first limit: the best plan takes no longer. Free warm-up counts have no
 closed form of their own: there it is the simulated time of the best plan under a
 schedule that prescribes them (``_STARTS``), with the best counts. Then
 

@@ -54,6 +54,7 @@ class Table:
     schedule: Any
     kinds: frozenset[int]
     chunks: int = 1
+    layout: None = None
     warmup_epsilon: None = None
     problem_digest: str = ""
 
