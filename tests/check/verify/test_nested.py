@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import re
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
