@@ -57,6 +57,26 @@ def verify(
     return code, (captured.out + captured.err).splitlines()
 
 
+def ensure_told(
+    folder: Path,
+    forgeries: dict[str, tuple[Callable[[Any], None], str]],
+    name: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> int:
+    """Have a forged certificate be named for what it is; return the exit code."""
+    forge, says = forgeries[name]
+    data = read(folder / "cert.json")
+    forge(data)
+    path = tmp_path / "cert.json"
+    path.write_text(json.dumps(data, indent=1))
+    files = [str(folder / "problem.yaml"), str(folder / "plan.json"), str(path)]
+    code, lines = verify(capsys, *files, "--sample", "all")
+    assert (code == 0) == (name == "nothing")
+    assert any(line.startswith(f"{path}:") and says in line for line in lines), lines
+    return code
+
+
 @pytest.mark.parametrize("sample", ["all", "0", "1"])
 def test_a_certificate_is_verified(
     certified: Path, capsys: pytest.CaptureFixture[str], sample: str
@@ -289,30 +309,15 @@ OUTPUTS = {"--out": "plan.json", "--certificate": "cert.json"}
 def test_free_warm_ups_are_verified(
     freely: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str
 ) -> None:
-    forge, says = FREE_FORGERIES[name]
-    data = read(freely / "cert.json")
-    forge(data)
-    path = tmp_path / "cert.json"
-    path.write_text(json.dumps(data, indent=1))
-    files = [str(freely / "problem.yaml"), str(freely / "plan.json"), str(path)]
-    code, lines = verify(capsys, *files, "--sample", "all")
+    code = ensure_told(freely, FREE_FORGERIES, name, tmp_path, capsys)
     assert code == (0 if name == "nothing" else 1)
-    assert any(line.startswith(f"{path}:") and says in line for line in lines), lines
 
 
 @pytest.mark.parametrize("name", WIDE_FORGERIES)
 def test_wider_spaces_are_verified(
     widely: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str
 ) -> None:
-    forge, says = WIDE_FORGERIES[name]
-    data = read(widely / "cert.json")
-    forge(data)
-    path = tmp_path / "cert.json"
-    path.write_text(json.dumps(data, indent=1))
-    files = [str(widely / "problem.yaml"), str(widely / "plan.json"), str(path)]
-    code, lines = verify(capsys, *files, "--sample", "all")
-    assert (code == 0) == (name == "nothing")
-    assert any(line.startswith(f"{path}:") and says in line for line in lines), lines
+    ensure_told(widely, WIDE_FORGERIES, name, tmp_path, capsys)
 
 
 @pytest.mark.parametrize("name", WIDELY_SIMULATED)
@@ -322,32 +327,16 @@ def test_simulated_times_of_wider_spaces_are_verified(
     capsys: pytest.CaptureFixture[str],
     name: str,
 ) -> None:
-    forge, says = WIDELY_SIMULATED[name]
-    data = read(widely_simulated / "cert.json")
-    assert data["status"] == "feasible"
-    forge(data)
-    path = tmp_path / "cert.json"
-    path.write_text(json.dumps(data, indent=1))
-    names = (widely_simulated / name for name in FILES[:2])
-    code, lines = verify(capsys, *map(str, names), str(path), "--sample", "all")
-    assert (code == 0) == (name == "nothing")
-    assert any(line.startswith(f"{path}:") and says in line for line in lines), lines
+    assert read(widely_simulated / "cert.json")["status"] == "feasible"
+    ensure_told(widely_simulated, WIDELY_SIMULATED, name, tmp_path, capsys)
 
 
 @pytest.mark.parametrize("name", SIMULATED_FORGERIES)
 def test_simulated_times_are_verified(
     simulated: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str
 ) -> None:
-    forge, says = SIMULATED_FORGERIES[name]
-    data = read(simulated / "cert.json")
-    assert data["objective"] == "simulated"
-    forge(data)
-    path = tmp_path / "cert.json"
-    path.write_text(json.dumps(data, indent=1))
-    files = [str(simulated / "problem.yaml"), str(simulated / "plan.json"), str(path)]
-    code, lines = verify(capsys, *files, "--sample", "all")
-    assert (code == 0) == (name == "nothing")
-    assert any(line.startswith(f"{path}:") and says in line for line in lines), lines
+    assert read(simulated / "cert.json")["objective"] == "simulated"
+    ensure_told(simulated, SIMULATED_FORGERIES, name, tmp_path, capsys)
 
 
 def test_the_pruned_space_is_not_said_to_be_wider(
