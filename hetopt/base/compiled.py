@@ -53,8 +53,13 @@ def kernel(function: _Function) -> _Function:
 
 
 def step(function: _Function) -> _Function:
-    """Compile, like ``part``, a function that makes and returns no array."""
-    made: _Function = numba.njit(**_INSIDE, **_BARE)(function)
+    """Compile, like ``part``, a function that makes and returns no array.
+
+    Its code becomes part of its callers': a call would copy each field of each array in
+    the tuples that it passes, some two hundred numbers, and steps are called for every
+    label. LLVM alone decides by the size of the function, not by what a call costs.
+    """
+    made: _Function = numba.njit(**_INSIDE, **_BARE, forceinline=True)(function)
     return _once_for_each_type(made)
 
 

@@ -210,7 +210,7 @@ def _by_sharding(
     """Return the only cluster's coefficients by ZeRO stage and micro-batch count."""
     return {
         zero: _cluster_tables(
-            replace(problem, training=replace(problem.training, zero=zero)),
+            _sharded(problem, zero),
             problem.clusters[0],
             kinds,
             body,
@@ -219,6 +219,13 @@ def _by_sharding(
         )
         for zero in SHARDINGS
     }
+
+
+def _sharded(problem: Problem, zero: int) -> Problem:
+    """Return a problem under a ZeRO stage; without one no groups share shards."""
+    group = problem.training.shard_group if zero else None
+    training = replace(problem.training, zero=zero, shard_group=group)
+    return replace(problem, training=training)
 
 
 def usable_bytes(problem: Problem, cluster: Cluster) -> int:

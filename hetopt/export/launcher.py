@@ -183,7 +183,8 @@ class Launcher:
     schedules
         What it runs of those that not every launcher does, if ``limits`` do not say it.
     reader
-        Reads the launcher's files back; None if hetopt cannot.
+        Reads the files of a user's launcher back, if it can; those of hetopt's are in
+        modules of their own (see ``registry``).
     tested
         The version that bundles are for; None if they start the user's program, or
         check the version themselves.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from importlib import import_module
+from importlib.util import find_spec
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
@@ -20,7 +21,8 @@ if TYPE_CHECKING:
 
 #: hetopt's launchers, and whether ``hetopt plan --for`` plans for them, so that help
 #: texts need not load any. Each is a folder here whose module ``launcher`` holds the
-#: record ``LAUNCHER``.
+#: record ``LAUNCHER``. If its files can be read back, the module ``reading`` holds
+#: ``READER``, and is loaded only to read some.
 SHIPPED: Mapping[str, bool] = MappingProxyType(
     {
         "flagscale": True,
@@ -134,8 +136,18 @@ def limits_of(name: str) -> Limits:
 
 def readers() -> dict[str, Reader]:
     """Return the readers of launchers whose files can be read back, by name."""
-    found = {name: launcher(name).reader for name in launcher_names()}
+    found = {name: _reader(name) for name in launcher_names()}
     return {name: reader for name, reader in found.items() if reader is not None}
+
+
+def _reader(name: str) -> Reader | None:
+    if name not in SHIPPED:
+        return launcher(name).reader
+    home = f"hetopt.export.{name}.reading"
+    if find_spec(home) is None:
+        return None
+    found: Reader = import_module(home).READER
+    return found
 
 
 def reader(folder: Path, name: str | None) -> Reader:

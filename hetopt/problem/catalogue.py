@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Mapping
 from functools import cache
 from importlib import resources
 from itertools import takewhile
@@ -17,7 +18,7 @@ from hetopt.problem.files import NO_FILES
 from hetopt.problem.training.software import Software
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator
     from importlib.resources.abc import Traversable
 
     from hetopt.problem.cluster.accelerator import Accelerator
@@ -28,24 +29,42 @@ FOREST_SUFFIX = ".npz"
 _WHAT = "an accelerator's facts"
 
 
+class _Accelerators(Mapping[str, "Accelerator"]):
+    """Reads a device's facts when it is looked up: most problems name two of them."""
+
+    def __init__(self) -> None:
+        found = {
+            str(item): parse_json(item.read_bytes(), str(item), _WHAT)
+            for item in _json_files("accelerators")
+        }
+        named = {data["name"]: (data, file) for file, data in found.items()}
+        self._files = {name: named[name] for name in sorted(named)}
+        self._read: dict[str, Accelerator] = {}
+
+    def __getitem__(self, name: str) -> Accelerator:
+        if name not in self._read:
+            self._read[name] = read_accelerator(*self._files[name])
+        return self._read[name]
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._files
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._files)
+
+    def __len__(self) -> int:
+        return len(self._files)
+
+
 @cache
 def accelerators() -> Mapping[str, Accelerator]:
     """Return the catalogue's accelerators by name, sorted by name.
 
     Sources read ``measured: ...``, ``published: ...`` (a vendor's sheet or a paper) or
-    ``modelled: ...`` (our assumption).
-
-    Raises
-    ------
-    InputError
-        A file lacks a fact or its source; names file and fact.
+    ``modelled: ...`` (our assumption). Looking one up raises InputError, which names
+    file and fact, if it lacks a fact or its source.
     """
-    found = (
-        read_accelerator(parse_json(item.read_bytes(), str(item), _WHAT), str(item))
-        for item in _json_files("accelerators")
-    )
-    by_name = {item.name: item for item in found}
-    return MappingProxyType({name: by_name[name] for name in sorted(by_name)})
+    return _Accelerators()
 
 
 @cache

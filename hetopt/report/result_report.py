@@ -11,8 +11,7 @@ from hetopt.pricing.price import price
 from hetopt.pricing.several import price_several
 from hetopt.report.head import device_errors
 from hetopt.report.plan_report import Told, plan_report
-from hetopt.report.whatif.reasons import unused_text
-from hetopt.report.whatif.stability import stability_report
+from hetopt.report.whatif.unused import unused_text
 from hetopt.whatif.unused import unused_clusters
 
 if TYPE_CHECKING:
@@ -76,6 +75,8 @@ def result_report(
         result, best, problem=problem, prices=prices, told=told, verbose=verbose
     )
     if result.stability is not None:
+        from hetopt.report.whatif.stability import stability_report
+
         parts += stability_report(
             result.stability,
             best.plan,

@@ -10,7 +10,7 @@ import pytest
 from hetopt.cost.build import build_table
 from hetopt.problem.digest import problem_digest
 from hetopt.problem.reading import read_problem_text
-from hetopt.report.whatif.reasons import unused_text
+from hetopt.report.whatif.unused import unused_text
 from hetopt.results.result import Result
 from hetopt.solvers.loading import load
 from hetopt.solvers.params import RaceParams

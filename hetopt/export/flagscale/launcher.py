@@ -23,8 +23,7 @@ from hetopt.export.flagscale.losses import (
     losses,
     spreads_experts,
 )
-from hetopt.export.flagscale.reading import looks_like_flagscale, read_flagscale
-from hetopt.export.launcher import Launcher, Limits, Reader, Tested
+from hetopt.export.launcher import Launcher, Limits, Tested
 from hetopt.export.shared.one_mesh import ONE_MESH
 
 if TYPE_CHECKING:
@@ -81,5 +80,4 @@ LAUNCHER = Launcher(
         alike=spreads_experts,
         cuts=True,
     ),
-    reader=Reader(looks_like=looks_like_flagscale, read=read_flagscale),
 )

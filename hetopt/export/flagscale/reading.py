@@ -15,6 +15,7 @@ from hetopt.export.flagscale.experiment import find_experiment
 from hetopt.export.flagscale.hosts import hosts_of
 from hetopt.export.flagscale.one_mesh import read_one_mesh
 from hetopt.export.flagscale.recompute import full_recompute
+from hetopt.export.launcher import Reader
 from hetopt.export.pipeline import MOST_STAGES, PipelineReadBack, stages_of
 from hetopt.export.shared.hosts import rank_hosts
 from hetopt.export.shared.megatron.arguments import FLAGSCALE
@@ -362,3 +363,6 @@ def _says(
         **training_says(settings, (replicas, max(mesh.tp for mesh in meshes))),
         **model_says(settings, train.number("num_layers"), train.wrong),
     }
+
+
+READER = Reader(looks_like=looks_like_flagscale, read=read_flagscale)

@@ -26,8 +26,7 @@ from hetopt.export.hetu.losses import (
     shards_optimizer,
     side_by_side_losses,
 )
-from hetopt.export.hetu.reading import looks_like_hetu, read_hetu
-from hetopt.export.launcher import Launcher, Limits, Reader, Tested
+from hetopt.export.launcher import Launcher, Limits, Tested
 from hetopt.export.shared.scripts import mixed_note
 
 if TYPE_CHECKING:
@@ -149,6 +148,5 @@ LAUNCHER = Launcher(
         losses=problem_losses,
         fits=fits,
     ),
-    reader=Reader(looks_like=looks_like_hetu, read=read_hetu),
     side_by_side=side_by_side_losses,
 )

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from hetopt.base.fields import MAX_WHOLE
 from hetopt.base.words import counted, describe
+from hetopt.export.launcher import Reader
 from hetopt.export.pipeline import PipelineReadBack, stages_of
 from hetopt.export.shared.hosts import MOST_RANKS, rank_hosts, stage_places
 from hetopt.export.shared.settings import Settings, load_settings, wrong_folder
@@ -295,3 +296,6 @@ def _places(
     if hosts is not None and most >= len(hosts):
         raise settings.wrong(name, f"has device {most}, the hosts have {len(hosts)}")
     return stage_places(hosts, ranks, settings.file, f"{_PART}.{name}")
+
+
+READER = Reader(looks_like=looks_like_hetu, read=read_hetu)

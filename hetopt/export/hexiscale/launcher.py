@@ -24,9 +24,8 @@ from hetopt.export.hexiscale.losses import (
     side_by_side_losses,
 )
 from hetopt.export.hexiscale.models import model_size
-from hetopt.export.hexiscale.reading import is_hexiscale, read_hexiscale
 from hetopt.export.job import MASTER_PORT
-from hetopt.export.launcher import Launcher, Limits, Reader, Tested
+from hetopt.export.launcher import Launcher, Limits, Tested
 from hetopt.export.shared.scripts import script_name
 
 if TYPE_CHECKING:
@@ -171,6 +170,5 @@ LAUNCHER = Launcher(
         losses=problem_losses,
         fits=fits,
     ),
-    reader=Reader(looks_like=is_hexiscale, read=read_hexiscale),
     side_by_side=side_by_side_losses,
 )

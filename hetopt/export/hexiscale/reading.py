@@ -10,6 +10,7 @@ from hetopt.base.words import counted, describe
 from hetopt.errors import InputError
 from hetopt.export.hexiscale.losses import SHARDING
 from hetopt.export.hexiscale.models import MODEL_SIZES, SEQ_LEN, VOCAB
+from hetopt.export.launcher import Reader
 from hetopt.export.pipeline import PipelineReadBack, stages_of
 from hetopt.export.shared.hosts import rank_hosts, stage_places
 from hetopt.export.shared.shell.arguments import calling_scripts, has_script
@@ -209,3 +210,6 @@ def _places(folder: Path, degrees: list[list[int]], file: str) -> list[StagePlac
         for held in (each[sum(tps[:stage]) :][:tp] for stage, tp in enumerate(tps))
     ]
     return stage_places(places, ranks, str(path))
+
+
+READER = Reader(looks_like=is_hexiscale, read=read_hexiscale)

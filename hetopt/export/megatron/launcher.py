@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hetopt.export.launcher import Launcher, Reader, Tested
-from hetopt.export.megatron.reading import is_megatron, read_megatron
+from hetopt.export.launcher import Launcher, Tested
 from hetopt.export.shared.megatron.architecture import megatron_lm_model
 from hetopt.export.shared.megatron.common import (
     LIMITS,
@@ -103,6 +102,5 @@ LAUNCHER = Launcher(
     files=files,
     commands=commands,
     limits=LIMITS,
-    reader=Reader(looks_like=is_megatron, read=read_megatron),
     tested=TESTED,
 )

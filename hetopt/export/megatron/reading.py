@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from hetopt.export.launcher import Reader
 from hetopt.export.megatron.deepspeed import deepspeed_says
 from hetopt.export.shared.megatron.arguments import DEEPSPEED, MEGATRON
 from hetopt.export.shared.megatron.chunks import chunk_notes
@@ -125,3 +126,6 @@ def _calls(script: ShellArguments) -> bool:
             and "num_layers" in names
         )
     )
+
+
+READER = Reader(looks_like=is_megatron, read=read_megatron)

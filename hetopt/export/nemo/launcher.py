@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
-from hetopt.export.launcher import Launcher, Loss, Reader, Tested
-from hetopt.export.nemo.reading import looks_like_nemo, read_nemo
+from hetopt.export.launcher import Launcher, Loss, Tested
 from hetopt.export.shared.kernels import (
     BLOCK_SCALED,
     FP8,
@@ -378,6 +377,5 @@ LAUNCHER = Launcher(
     files=files,
     commands=commands,
     limits=replace(LIMITS, losses=_problem_losses),
-    reader=Reader(looks_like=looks_like_nemo, read=read_nemo),
     tested=TESTED,
 )

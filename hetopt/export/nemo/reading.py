@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 from hetopt.errors import InputError
+from hetopt.export.launcher import Reader
 from hetopt.export.nemo.settings import BRIDGE, Recipe, bridge_path
 from hetopt.export.shared.hosts import rank_hosts
 from hetopt.export.shared.megatron.chunks import chunk_notes
@@ -303,3 +304,6 @@ class _Assignments(ast.NodeVisitor):
         if self._function:
             self.recipes[self._function] = None
         self.undecided |= dict.fromkeys(self._conditions)
+
+
+READER = Reader(looks_like=looks_like_nemo, read=read_nemo)

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hetopt.base.words import counted
-from hetopt.export.launcher import Launcher, Limits, Loss, Reader
+from hetopt.export.launcher import Launcher, Limits, Loss
 from hetopt.export.shared.architecture import architecture_losses, as_said
 from hetopt.export.shared.kernels import (
     GRADIENTS_BF16,
@@ -32,7 +32,6 @@ from hetopt.export.torch.devices import (
     used_clusters,
 )
 from hetopt.export.torch.job_file import JobFile, JobModel, JobStage, JobTraining
-from hetopt.export.torch.reading import is_torch, read_torch
 from hetopt.plans.strategy import DEGREES
 from hetopt.problem.training.choices import RESHARDING, SCHEDULE_CHOICES
 from hetopt.schedule import orders
@@ -338,7 +337,6 @@ LAUNCHER = Launcher(
         cuts=True,
         losses=_search_losses,
     ),
-    reader=Reader(looks_like=is_torch, read=read_torch),
     side_by_side=device_losses,
     notes=device_notes,
 )

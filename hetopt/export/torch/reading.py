@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from hetopt.base.reading import named, read_json
 from hetopt.base.words import counted, describe
 from hetopt.errors import InputError, RecordError
+from hetopt.export.launcher import Reader
 from hetopt.export.pipeline import PipelineReadBack, StageReadBack
 from hetopt.export.shared.hosts import MOST_RANKS, rank_hosts, stage_places
 from hetopt.export.torch.job_file import JobFile
@@ -247,3 +248,6 @@ def _places(folder: Path, devices: Sequence[int]) -> Any:
         raise InputError(msg, file=str(folder))
     ranks = [range(*pair) for pair in pairwise(ends)]
     return stage_places(places, ranks, str(folder))
+
+
+READER = Reader(looks_like=is_torch, read=read_torch)

@@ -9,13 +9,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hetopt.export.launcher import Launcher, Reader, Tested
+from hetopt.export.launcher import Launcher, Tested
 from hetopt.export.shared.one_mesh import expert_degrees, launched
 from hetopt.export.shared.scripts import mixed_note, script_name, torchrun_scripts
-from hetopt.export.torchtitan.files import looks_like_torchtitan
 from hetopt.export.torchtitan.losses import losses, said
 from hetopt.export.torchtitan.mixture import balances, mixture_function, mlp_arguments
-from hetopt.export.torchtitan.reading import read_torchtitan
 from hetopt.export.torchtitan.schedule_csv import schedule_text
 from hetopt.problem.layout import layout_chunks, layout_of
 from hetopt.problem.training.choices import INTERLEAVED, RECOMPUTE
@@ -339,7 +337,6 @@ LAUNCHER = Launcher(
     files=files,
     commands=commands,
     tested=TESTED,
-    reader=Reader(looks_like=looks_like_torchtitan, read=read_torchtitan),
     # PyTorch 2.13, schedules.py: _check_torch_compile_compatibility.
     no_split="PyTorch splits no backward pass through compiled functions, and "
     "TorchTitan compiles its FlexAttention",

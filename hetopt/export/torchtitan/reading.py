@@ -14,13 +14,14 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from hetopt.base.words import counted
+from hetopt.export.launcher import Reader
 from hetopt.export.pipeline import PipelineReadBack
 from hetopt.export.pipeline import stages_of as rows_of
 from hetopt.export.shared.hosts import even_places, rank_hosts
 from hetopt.export.shared.shell.arguments import ShellArguments
 from hetopt.export.shared.world import world_size
 from hetopt.export.torchtitan.cut import by_stage, layers_of, schedule_of, stages_of
-from hetopt.export.torchtitan.files import read_job
+from hetopt.export.torchtitan.files import looks_like_torchtitan, read_job
 from hetopt.export.torchtitan.models import flavor_says, masks_documents, model_says
 from hetopt.export.torchtitan.program import Made
 from hetopt.export.torchtitan.settings import TITAN, as_text
@@ -389,3 +390,6 @@ def _recompute(settings: Settings) -> Recompute:
         "op, 1 and the modes none and full"
     )
     raise settings.wrong("activation_checkpoint.selective_ac_option", msg)
+
+
+READER = Reader(looks_like=looks_like_torchtitan, read=read_torchtitan)

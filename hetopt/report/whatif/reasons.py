@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import isinf
 from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 from annotated_types import MinLen
@@ -13,7 +12,7 @@ from hetopt.base.file_record import FileRecord
 from hetopt.export.back.differences import Change
 from hetopt.plans.plan import Plan
 from hetopt.report.plan_report import BYTES_PER_GB, stage_table
-from hetopt.report.rounding import at_least, percent, rounded
+from hetopt.report.rounding import percent, rounded
 from hetopt.report.summary import gap_text
 from hetopt.report.whatif.mixing import TITLE, mixing_report
 from hetopt.report.whatif.table import change_text
@@ -29,7 +28,6 @@ if TYPE_CHECKING:
     from hetopt.report.drawing.sheet import Part
     from hetopt.report.whatif.table import Row
     from hetopt.whatif.reasons import Question
-    from hetopt.whatif.unused import Unused
 
 #: Shares of the time below this count as 0.
 _NOTHING = 5e-5
@@ -195,27 +193,6 @@ def _standing(price: Price, base: Row) -> Iterator[str]:
             f"{rounded(price.closed_form_s)} s; simulated, it takes "
             f"{rounded(price.iteration_time_s)} s."
         )
-
-
-def unused_text(each: Unused) -> str:
-    """Return why a cluster is unused, in a sentence or two; empty if it is unknown."""
-    name = each.cluster
-    if each.more is None:
-        return ""
-    if each.proven:
-        how = f"takes {percent(each.more)} more" if each.more else "takes as long"
-        text = f"{name} is not used: the best plan with it {how}."
-    else:
-        text = f"{name} is not used: a plan with it takes at least "
-        text += f"{at_least(each.more)} more."
-    if not each.explained:
-        return text
-    if isinf(each.link_s):
-        text += " It has no link to another cluster"
-    else:
-        text += f" Its links to {each.partner} need {rounded(each.link_s)} s for the "
-        text += "activations of an iteration"
-    return f"{text}, and alone it computes for {rounded(each.alone_s)} s."
 
 
 def _sentence(question: Question, row: Row, base: Row) -> str:

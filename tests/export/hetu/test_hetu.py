@@ -14,7 +14,7 @@ from hetopt.errors import CheckError, InputError
 from hetopt.export.back.importing import import_plan
 from hetopt.export.bundle import bundle, write_folder
 from hetopt.export.hetu.launcher import LAUNCHER, STRATEGY
-from hetopt.export.hetu.reading import read_hetu
+from hetopt.export.hetu.reading import READER, read_hetu
 from hetopt.export.job import Job
 from hetopt.export.registry import reader, readers, recognises
 from tests.export.jobs import draw_job, restaged
@@ -138,7 +138,7 @@ def test_exact_plans_are_read_back_as_they_were(seed: int, tmp_path: Path) -> No
     job = exact(seed)
     folder = tmp_path / "out"
     write_folder(str(folder), bundle(job, LAUNCHER, allow_lossy=False))
-    assert reader(folder, None) is LAUNCHER.reader
+    assert reader(folder, None) is READER
     read_back = read_hetu(folder)
     assert read_back.microbatches == job.microbatches
     for number, (read, stage) in enumerate(

@@ -13,7 +13,7 @@ from hetopt.errors import CheckError, InputError
 from hetopt.export.back.importing import import_plan
 from hetopt.export.bundle import bundle, write_folder
 from hetopt.export.hexiscale.launcher import CONFIGS, LAUNCHER
-from hetopt.export.hexiscale.reading import read_hexiscale
+from hetopt.export.hexiscale.reading import READER, read_hexiscale
 from hetopt.export.job import Job
 from hetopt.export.registry import reader
 from hetopt.problem.training.choices import Recompute
@@ -72,7 +72,7 @@ def write(job: Job, folder: Path) -> Path:
 def test_exact_plans_are_read_back_as_they_were(seed: int, tmp_path: Path) -> None:
     job = exact(seed)
     folder = write(job, tmp_path / "out")
-    assert reader(folder, None) is LAUNCHER.reader
+    assert reader(folder, None) is READER
     read_back = read_hexiscale(folder)
     assert read_back.microbatches == job.microbatches
     for number, (read, stage) in enumerate(
