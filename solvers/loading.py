@@ -16,7 +16,8 @@ from hetopt.cost.table_file.file import table_digest
 from hetopt.errors import CheckError
 from hetopt.plans.plan import Pipeline
 from hetopt.results.priced_plan import PricedPlan
-from hetopt.solvers.race.merging import best_first, with_plans
+from hetopt.results.settlement import OPTIMALITY_GAP
+from hetopt.solvers.race.merging import best_first, value_of, with_plans
 from hetopt.solvers.registry import solver
 
 if TYPE_CHECKING:
@@ -70,7 +71,23 @@ def sharing_links(
             raise CheckError([msg])
         found.append(_priced(as_planned(each.plan, table), request, table))
     plans = best_first(found, table, objective)[: request.params.top]
-    return with_plans(result, plans, table)
+    return reopened(with_plans(result, plans, table))
+
+
+def reopened(result: Result) -> Result:
+    """Return a result without claims that its plan's own price does not bear out.
+
+    Sharing may make a plan slower than the bounds at which programs were settled.
+    """
+    assert result.best is not None
+    least_s = value_of(result.best, result.objective) * (1 - OPTIMALITY_GAP)
+    settlements = tuple(
+        replace(each, how="unsettled")
+        if each.bound_s is not None and each.bound_s < least_s
+        else each
+        for each in result.settlements
+    )
+    return replace(result, settlements=settlements)
 
 
 def as_planned(plan: Plan, table: CostTable) -> Plan:

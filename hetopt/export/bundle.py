@@ -131,7 +131,9 @@ def _schedule_losses(job: Job, launcher: Launcher) -> Iterator[Loss]:
 def _limit_losses(job: Job, launcher: Launcher) -> Iterator[Loss]:
     """Yield what a launcher cannot train or offload by its limits."""
     limits, known = launcher.limits, launcher.recomputes
-    yield from group_losses(job.problem.training)
+    if limits is not None:
+        strategies = [stage.strategy for stage in job.stages]
+        yield from group_losses(job.problem, strategies)
     if isinstance(limits, Limits):
         known = limits.recomputes
     # What a launcher lacks of the usual ones is a loss of its own.

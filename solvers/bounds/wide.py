@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 #: Width of excesses that are bounded at once, as a share of the cutoff: at first sight
 #: of several p, of half of them, and of one.
-_GLANCE, _ROUGH, _CLOSE = 1 / 4, 1 / 16, 1 / 64
+_GLANCE, _ROUGH, CLOSE = 1 / 4, 1 / 16, 1 / 64
 #: Sums of floating-point times are off by less than this share of them.
 _ROUNDING = 1e-9
 
@@ -95,9 +95,16 @@ def bounds_s(
     q: int,
     stages: Sequence[int],
     cutoff_s: float,
-    share: float = _CLOSE,
+    share: float = CLOSE,
 ) -> list[float]:
-    """Return bounds on plans of each of these p, up to the cutoff."""
+    """Return bounds on plans of each of these p, up to the cutoff.
+
+    Parameters
+    ----------
+    share
+        Width of excesses that are bounded at once, as a share of the cutoff; of one p
+        alone, at most ``CLOSE``.
+    """
     relaxation = Relaxation(
         table=request.table,
         part=request.table.at(q),
@@ -107,7 +114,7 @@ def bounds_s(
         principles=request.params.principles,
         weights=_weights(request, q, max(stages)),
     )
-    share = share if len(stages) > 1 else _CLOSE
+    share = share if len(stages) > 1 else min(share, CLOSE)
     found = survey(relaxation, cutoff=cutoff_s / TICK_S, share=share).bound
     # No plan within the cutoff is left where the bound is above it.
     return [min(found[p] * TICK_S * (1 - _ROUNDING), cutoff_s) for p in stages]

@@ -23,7 +23,7 @@ from hetopt.problem.training.pins import Domain
 from hetopt.problem.training.principles import PRUNED
 from hetopt.results.certificate import PS_S
 from hetopt.schedule.schedules import rule_of
-from hetopt.solvers.bounds.wide import bounds_s
+from hetopt.solvers.bounds.wide import CLOSE, bounds_s
 from hetopt.solvers.decisions.assembly import plan_of
 from hetopt.solvers.decisions.pricer import Pricer
 from hetopt.solvers.params import RaceParams
@@ -47,6 +47,8 @@ if TYPE_CHECKING:
 _ROUNDING = 1e-9
 #: Least seconds that an engine gets for a program, even after the deadline.
 _LEAST_S = 0.1
+#: Widths of ranges in which bounds are derived again, one after the other.
+_SHARES = (CLOSE, CLOSE / 4, CLOSE / 16, CLOSE / 64)
 #: Seconds between two checks for signals.
 _TURN_S = 0.1
 #: Engines, best first; the one that made the certificate is skipped.
@@ -188,16 +190,22 @@ def resolve_relaxed(
 ) -> Iterator[tuple[Doubt, str | None]]:
     """Do the same if plans need not keep all principles.
 
-    No search has such plans: the bounds are derived as the race derives them.
+    No search has such plans: the bounds are derived as the race derives them. The race
+    cuts ranges in other places, as it knows another plan: where a bound does not follow
+    at first, they are cut finer.
     """
     params = RaceParams(principles=principles)
     request = Request(problem=problem, table=table, params=params)
     for doubt in doubts:
         assert doubt.bound_ps is not None
-        bound_s = doubt.bound_ps * PS_S
+        bound_s, found_s = doubt.bound_ps * PS_S, 0.0
         one = doubt.microbatches, [doubt.stages], bound_s
         try:
-            (found_s,) = run_until(deadline, partial(bounds_s, request, *one))
+            for share in _SHARES:
+                work = partial(bounds_s, request, *one, share)
+                (found_s,) = run_until(deadline, work)
+                if found_s >= bound_s * (1 - _ROUNDING):
+                    break
         except Stopped:
             yield doubt, unsettled(doubt)
             continue

@@ -155,12 +155,17 @@ def _from_closed_form(request: Request, solver: str) -> Result:
     # What the first solver knows of the race is kept, so that it may go on.
     memory = {} if request.memory is None else request.memory
     own = replace(request, params=params, cutoff_s=None, memory=memory)
+    bound_s = None
     for seconds in _rounds(request.deadline):
         part = request.deadline.within(seconds)
         started = _started(replace(own, deadline=part), solver)
         is_open = "unsettled" in started.settled and not started.interrupted
-        if not is_open or (started.gap is not None and started.gap <= _WIDE_GAP):
+        # Where boundaries share links, a gap remains that no search closes.
+        same = bound_s is not None and started.lower_bound_s == bound_s
+        near = started.gap is not None and started.gap <= _WIDE_GAP
+        if not is_open or same or near:
             break
+        bound_s = started.lower_bound_s
     return started
 
 

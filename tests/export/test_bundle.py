@@ -4,6 +4,7 @@ import errno
 import os
 from collections.abc import Callable
 from dataclasses import replace
+from math import lcm
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,8 @@ import pytest
 
 from hetopt.errors import CheckError, InputError
 from hetopt.export.bundle import bundle, write_folder
-from hetopt.export.launcher import Launcher, Loss
+from hetopt.export.job import Job
+from hetopt.export.launcher import Launcher, Limits, Loss
 from hetopt.export.registry import SHIPPED
 from hetopt.export.registry import launcher as launcher_of
 from tests.export.jobs import draw_job
@@ -59,14 +61,23 @@ def test_what_has_no_substitute_is_refused_even_so() -> None:
     assert len(caught.value.findings) == 1
 
 
-def test_copies_of_shards_are_a_loss() -> None:
-    job = draw_job(1)
-    training = replace(job.problem.training, zero=1, shard_group=8)
-    grouped = replace(job, problem=replace(job.problem, training=training))
+def test_copies_of_shards_are_a_loss_of_what_writes_shards() -> None:
+    job = draw_job(4)
+    ranks = lcm(*(stage.strategy.dp * stage.strategy.cp for stage in job.stages))
+    assert ranks > 1
+    limits = Limits(schedules=(job.plan.schedule,))
+    writing = replace(fake(), limits=limits)
+
+    def grouped(size: int) -> Job:
+        training = replace(job.problem.training, zero=1, shard_group=size)
+        return replace(job, problem=replace(job.problem, training=training))
+
+    assert "LOSSY.md" not in bundle(grouped(ranks), writing, allow_lossy=False)
+    assert "LOSSY.md" not in bundle(grouped(1), fake(), allow_lossy=False)
     with pytest.raises(CheckError) as caught:
-        bundle(grouped, fake(), allow_lossy=False)
-    assert "training.shard_group 8" in caught.value.findings[0]
-    files = bundle(grouped, fake(), allow_lossy=True)
+        bundle(grouped(1), writing, allow_lossy=False)
+    assert "training.shard_group 1" in caught.value.findings[0]
+    files = bundle(grouped(1), writing, allow_lossy=True)
     assert "Instead: shards over all of them" in files["LOSSY.md"]
 
 

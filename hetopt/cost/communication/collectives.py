@@ -148,13 +148,13 @@ def scatter_held_s(
     """Return the time to add up gradients over the ranks that hold them, into shards.
 
     They are scattered over the ranks that share the shards, and each shard is reduced
-    over its copies.
+    over its copies: as under ZeRO 0, scattered and gathered again.
     """
     scattered = gather_held_s(cluster, part, per_node, bytes_each)
     if (part.shards == part.replicas).all():
         return scattered
     copies, shard_bytes = part.copies, part.copies.parameters * bytes_each
-    return scattered + all_reduce_s(
+    return scattered + 2 * all_gather_s(
         cluster, copies.replicas, copies.stride, per_node, shard_bytes
     )
 

@@ -95,7 +95,7 @@ def _ensure_runs(limits: Limits, problem: Problem) -> None:
 def why_not(limits: Limits, problem: Problem) -> str | None:
     """Return why the launcher runs no plan under the problem's schedule, if so."""
     losses = [*(limits.losses(problem) if limits.losses else ())]
-    losses += group_losses(problem.training)
+    losses += group_losses(problem)
     if problem.pins.cuts is not None:
         losses += cut_losses(limits)
     if not _sides(limits, problem):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from hetopt.export.launcher import ON_DEVICES, Loss
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator
+    from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
     from hetopt.export.job import Job
     from hetopt.export.launcher import Limits, Part
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from hetopt.problem.model.model import Model
     from hetopt.problem.problem import Problem
     from hetopt.problem.training.dispatch import Dispatch
-    from hetopt.problem.training.training import Training
 
 
 def stages_named(first: int, end: int) -> str:
@@ -54,11 +53,26 @@ def part_losses(model: Model, trained: Collection[Part]) -> Iterator[Loss]:
         yield Loss(f"model {model.name}, which has {' and '.join(lacks)}")
 
 
-def group_losses(training: Training) -> Iterator[Loss]:
-    """Yield a loss if ZeRO's shards have several copies: no files ask for them."""
-    if training.shard_group is not None:
+def group_losses(
+    problem: Problem, strategies: Sequence[Strategy] | None = None
+) -> Iterator[Loss]:
+    """Yield a loss if ZeRO's shards have several copies: no files ask for them.
+
+    Parameters
+    ----------
+    strategies
+        Those of a plan's stages, if there is a plan: shards whose groups are all ranks
+        that hold a weight have no copies.
+    """
+    group = problem.training.shard_group
+    if group is None:
+        return
+    alike = {each.dp * each.cp for each in strategies or ()}
+    if problem.model.experts is not None:
+        alike |= {each.devices // (each.ep * each.etp) for each in strategies or ()}
+    if strategies is None or any(group % ranks for ranks in alike):
         yield Loss(
-            f"training.shard_group {training.shard_group}: hetopt writes shards over "
+            f"training.shard_group {group}: hetopt writes shards over "
             "all ranks that hold a weight",
             instead="shards over all of them, which need less memory and more network",
         )

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from hetopt.cost.build import build_table
-from hetopt.cost.communication.collectives import all_reduce_s
+from hetopt.cost.communication.collectives import all_gather_s
 from hetopt.cost.communication.synchronisation import (
     OPTIMIZER_START_S,
     reduction_s,
@@ -80,9 +80,19 @@ def test_groups_gather_inside_and_reduce_their_shards_across() -> None:
         training, cluster, inside, eight
     )
     shard_bytes = 4 * part.copies.parameters
-    across = all_reduce_s(cluster, np.array([2]), eight, eight, shard_bytes)
+    across = all_gather_s(cluster, np.array([2]), eight, eight, shard_bytes)
     assert reduction_s(training, cluster, part, eight) == pytest.approx(
-        reduction_s(training, cluster, inside, eight) + across
+        reduction_s(training, cluster, inside, eight) + 2 * across
+    )
+
+
+def test_groups_of_one_rank_reduce_as_without_shards() -> None:
+    cluster, eight = make_cluster(nodes=2, devices_per_node=8), np.array([8])
+    alike = Training(global_batch=16, seq_len=8, zero=0)
+    single = replace(alike, zero=1, shard_group=1)
+    whole, part = alone(1e9, 16), alone(1e9, 16, 1)
+    assert reduction_s(single, cluster, part, eight) == pytest.approx(
+        reduction_s(alike, cluster, whole, eight)
     )
 
 

@@ -55,6 +55,20 @@ def test_the_problem_s_zero_does_not_count() -> None:
     assert data["slices"] != table_to_json(table())["slices"]
 
 
+def test_only_sharded_strategies_share_in_groups() -> None:
+    training = replace(problem().training, zero=1, shard_group=2)
+    grouped = build_table(replace(problem(), training=training)).per_unit
+    assert grouped is not None
+    found = []
+    for part, whole in zip(grouped.slices, per_unit().slices, strict=True):
+        own, other = part.clusters[0], whole.clusters[0]
+        same = own.state_bytes == other.state_bytes
+        wide = [each.zero == 3 and each.dp > 2 for each in own.strategies]
+        assert [not row.all() for row in same] == wide
+        found += wide
+    assert any(found)
+
+
 def test_replicated_strategies_cost_what_those_of_zero_0_do() -> None:
     assert problem().training.zero == 0
     for part in per_unit().slices:
