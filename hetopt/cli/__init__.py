@@ -9,16 +9,11 @@ from __future__ import annotations
 import gc
 from typing import TYPE_CHECKING
 
-from hetopt.base import interruption
+from hetopt.base import garbage, interruption
 from hetopt.cli.exit_codes import STOPPED
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-
-#: Objects made between two searches for garbage. Most objects of a command live as long
-#: as it does: at Python's own rate, a tenth of a short command is spent on them.
-_GARBAGE = 50_000
 
 
 def main(arguments: Sequence[str] | None = None, *, last: bool = False) -> int:
@@ -48,7 +43,7 @@ def main(arguments: Sequence[str] | None = None, *, last: bool = False) -> int:
 
 def process() -> int:
     """Run the command of this process."""
-    gc.set_threshold(_GARBAGE)
+    garbage.collect_rarely()
     code = main(last=True)
     # Without it, the garbage collection at exit takes a third of a second.
     gc.freeze()

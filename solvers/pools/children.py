@@ -18,6 +18,7 @@ from multiprocessing import resource_tracker
 from types import ModuleType
 from typing import TYPE_CHECKING
 
+from hetopt.base.garbage import collect_rarely
 from hetopt.base.interruption import held
 
 if TYPE_CHECKING:
@@ -44,7 +45,8 @@ def start(process: SpawnProcess) -> None:
 
 
 def settle_in() -> None:
-    """Ignore Ctrl-C, and end when the parent has ended."""
+    """Ignore Ctrl-C, end when the parent has ended, and seldom look for garbage."""
+    collect_rarely()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     parent = multiprocessing.parent_process()
     if parent is None:
