@@ -10,7 +10,7 @@ the excess of paths (``simulated_bound``) is limited instead of lambda.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -260,13 +260,25 @@ class _Mixed(Host):
 class _Excessive(_Mixed, SimulatedHost):
     """The same where stages keep to a largest excess instead of lambda."""
 
-    def __init__(self, *given: Any, consecutive: bool, shared: bool) -> None:
-        super().__init__(*given, consecutive=consecutive, shared=shared)
+    def __init__(
+        self,
+        problem: Problem,
+        table: CostTable,
+        part: TableSlice,
+        j: int,
+        most: int,
+        *,
+        consecutive: bool,
+        shared: bool,
+    ) -> None:
+        super().__init__(
+            problem, table, part, j, most, consecutive=consecutive, shared=shared
+        )
         # A stage beside another one of its cluster may have another layout.
         self.beside = np.minimum(self.beside, np.minimum(self.enter, self.leave))
         if not consecutive and self.clusters > 1:
             # Every boundary may be between two clusters.
-            self.clusters = self.most
+            self.clusters = most
 
 
 def _held(row: Ints) -> list[int]:
