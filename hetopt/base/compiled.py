@@ -37,12 +37,6 @@ def compiled(function: _Function) -> _Function:
     return _kept(function, {})
 
 
-def part(function: _Function) -> _Function:
-    """Compile a function that only compiled ones call; its code is kept with theirs."""
-    made: _Function = numba.njit(**_INSIDE)(function)
-    return _once_for_each_type(made)
-
-
 def kernel(function: _Function) -> _Function:
     """Compile, like ``compiled``, a function that makes no array.
 
@@ -53,11 +47,12 @@ def kernel(function: _Function) -> _Function:
 
 
 def step(function: _Function) -> _Function:
-    """Compile, like ``part``, a function that makes and returns no array.
+    """Compile a function that kernels call, and that makes and returns no array.
 
-    Its code becomes part of its callers': a call would copy each field of each array in
-    the tuples that it passes, some two hundred numbers, and steps are called for every
-    label. LLVM alone decides by the size of the function, not by what a call costs.
+    Its code is kept with theirs, and becomes a part of it: a call would copy each field
+    of each array in the tuples that it passes, some two hundred numbers, and steps are
+    called for every label. LLVM alone decides by the size of the function, not by what
+    a call costs.
     """
     made: _Function = numba.njit(**_INSIDE, **_BARE, forceinline=True)(function)
     return _once_for_each_type(made)

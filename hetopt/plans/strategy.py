@@ -12,9 +12,8 @@ from hetopt.base.fields import Count
 from hetopt.base.file_record import ALWAYS, FileRecord
 from hetopt.problem.training.choices import Recompute
 
-#: Degrees of a strategy, and those that only models with experts have.
+#: Degrees of a strategy; only models with experts have the last two.
 DEGREES = ("dp", "cp", "tp", "ep", "etp")
-EXPERT_DEGREES = DEGREES[3:]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)

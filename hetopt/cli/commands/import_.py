@@ -36,16 +36,6 @@ TAKES = (
 )
 
 
-def add_from(command: argparse.ArgumentParser) -> None:
-    """Add the ``--from`` option."""
-    command.add_argument(
-        "--from",
-        dest="form",
-        metavar="LAUNCHER",
-        help="whose files these are; may be left out if the files tell",
-    )
-
-
 def run(options: argparse.Namespace) -> int:
     """Import, write the plan with its times, and warn if it is not feasible."""
     from hetopt.base.files import write_text
