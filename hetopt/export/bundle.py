@@ -131,11 +131,11 @@ def _schedule_losses(job: Job, launcher: Launcher) -> Iterator[Loss]:
 def _limit_losses(job: Job, launcher: Launcher) -> Iterator[Loss]:
     """Yield what a launcher cannot train or offload by its limits."""
     limits, known = launcher.limits, launcher.recomputes
-    if limits is not None:
-        strategies = [stage.strategy for stage in job.stages]
-        yield from group_losses(job.problem, strategies)
+    copied = launcher.copies
     if isinstance(limits, Limits):
-        known = limits.recomputes
+        known, copied = limits.recomputes, limits.copies
+    if limits is not None:
+        yield from group_losses(job, copied=copied)
     # What a launcher lacks of the usual ones is a loss of its own.
     used = {stage.strategy.recompute for stage in job.stages} - {*RECOMPUTE}
     if known is not None and not used <= {*known}:

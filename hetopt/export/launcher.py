@@ -91,6 +91,8 @@ class Limits:
         Whether stages may begin and end inside a layer.
     cuts
         Whether the chunks of a stage may differ.
+    copies
+        Whether shards may have copies (``training.shard_group``), all equally many.
     """
 
     schedules: tuple[ScheduleName, ...]
@@ -109,6 +111,7 @@ class Limits:
     no_offload: Callable[[Problem], str | None] = lambda problem: ON_DEVICES
     blocks: bool = False
     cuts: bool = False
+    copies: bool = False
 
     def shared_under(self, schedule: ScheduleName) -> tuple[Shared, ...]:
         """Return what must be the same on all stages under a schedule."""
@@ -200,6 +203,8 @@ class Launcher:
     recomputes
         What stages may recompute, unless ``limits`` say it; None: anything, as it
         starts the user's program.
+    copies
+        Whether shards may have copies, unless ``limits`` say it.
     """
 
     name: str
@@ -216,3 +221,4 @@ class Launcher:
     notes: Callable[[Sequence[Cluster]], Iterable[str]] = lambda clusters: ()
     no_split: str = "it runs gradients of weights with the rest of the backward pass"
     recomputes: tuple[Recompute, ...] | None = None
+    copies: bool = False

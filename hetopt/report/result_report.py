@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from hetopt.cost.table.table import CostTable
+    from hetopt.plans.plan import Plan
     from hetopt.problem.problem import Problem
     from hetopt.report.drawing.sheet import Part
     from hetopt.results.result import Result
@@ -71,16 +72,22 @@ def result_report(
         explain=explain if open_ else "",
         notes=notes,
     )
-    parts = plan_report(
-        result, best, problem=problem, prices=prices, told=told, verbose=verbose
-    )
-    if result.stability is not None:
-        from hetopt.report.whatif.stability import stability_report
+    return [
+        *plan_report(
+            result, best, problem=problem, prices=prices, told=told, verbose=verbose
+        ),
+        *_stability(result, best.plan),
+    ]
 
-        parts += stability_report(
-            result.stability,
-            best.plan,
-            objective=result.objective,
-            complete=not result.interrupted,
-        )
-    return parts
+
+def _stability(result: Result, plan: Plan) -> list[Part]:
+    if result.stability is None:
+        return []
+    from hetopt.report.whatif.stability import stability_report
+
+    return stability_report(
+        result.stability,
+        plan,
+        objective=result.objective,
+        complete=not result.interrupted,
+    )

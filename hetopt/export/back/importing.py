@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from itertools import groupby, pairwise
+from math import gcd
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from hetopt.base.words import counted
@@ -195,9 +196,14 @@ def principles_of(plan: Plan) -> Principles:
 
 def _check_job(pipeline: PipelineReadBack, problem: Problem) -> None:
     """Raise InputError if the files belong to another model or training."""
+    says = dict(pipeline.says)
+    if says.get("zero") and _shard_alike(pipeline, problem.training.shard_group):
+        says.pop("shard_group", None)
+    elif says.get("zero"):
+        says.setdefault("shard_group", None)
     differences = {
         name: f"the files say {shown(value)}, the problem {shown(own)}"
-        for name, value in pipeline.says.items()
+        for name, value in says.items()
         for own in [_stated(problem, name)]
         if not _agrees(own, value) and not (name == "activation" and own is None)
     }
@@ -215,6 +221,13 @@ def _check_job(pipeline: PipelineReadBack, problem: Problem) -> None:
             f"is {pipeline.microbatches}, expected a divisor of global_batch ({batch})"
         )
         raise InputError(msg, field="microbatches")
+
+
+def _shard_alike(pipeline: PipelineReadBack, group: int | None) -> bool:
+    """Whether as many ranks share shards as in groups of so many; None: all."""
+    said = pipeline.says.get("shard_group")
+    ranks = {each.strategy.dp * each.strategy.cp for each in pipeline.stages}
+    return all(gcd(n, said or n) == gcd(n, group or n) for n in ranks)
 
 
 def _check_zero(pipeline: PipelineReadBack) -> None:

@@ -10,7 +10,7 @@ from hetopt.export.shared.megatron.common import (
     LIMITS,
     megatron_losses,
     one_mesh_settings,
-    shards_optimizer,
+    optimizer_shards,
 )
 from hetopt.export.shared.megatron.experts import dispatcher_settings
 from hetopt.export.shared.megatron.model import (
@@ -88,7 +88,7 @@ def _training(job: Job) -> Arguments:
         **kernel_settings(training, job.stages[0].strategy.tp),
         # With bf16 the parser sets this by itself.
         "accumulate_allreduce_grads_in_fp32": training.precision == "fp16",
-        "use_distributed_optimizer": shards_optimizer(job),
+        **optimizer_shards(job),
         "overlap_grad_reduce": training.overlap_gradients,
         **offload_settings(job),
     }

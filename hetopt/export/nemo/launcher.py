@@ -33,6 +33,7 @@ from hetopt.export.shared.megatron.common import (
     layout_said,
     limit_losses,
     megatron_losses,
+    optimizer_shards,
     shards_optimizer,
 )
 from hetopt.export.shared.megatron.experts import (
@@ -285,7 +286,7 @@ def recipe(job: Job) -> dict[str, Any]:
             **offload_settings(job),
         },
         "ddp": {
-            "use_distributed_optimizer": sharded,
+            **optimizer_shards(job),
             "overlap_grad_reduce": training.overlap_gradients,
         },
         "mixed_precision": _MIXED.get(training.precision),

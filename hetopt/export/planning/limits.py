@@ -14,9 +14,10 @@ from hetopt.cost.table.table import CostTable
 from hetopt.errors import InputError
 from hetopt.export.shared.losses import (
     cut_losses,
-    group_losses,
+    group_loss,
     offload_losses,
     part_losses,
+    shard_copies,
 )
 from hetopt.problem.digest import problem_digest
 from hetopt.problem.training.pins import Domain
@@ -95,7 +96,8 @@ def _ensure_runs(limits: Limits, problem: Problem) -> None:
 def why_not(limits: Limits, problem: Problem) -> str | None:
     """Return why the launcher runs no plan under the problem's schedule, if so."""
     losses = [*(limits.losses(problem) if limits.losses else ())]
-    losses += group_losses(problem)
+    if problem.training.shard_group is not None and not limits.copies:
+        losses.append(group_loss(problem))
     if problem.pins.cuts is not None:
         losses += cut_losses(limits)
     if not _sides(limits, problem):
@@ -141,6 +143,7 @@ def permits(limits: Limits, strategy: Strategy, problem: Problem) -> bool:
         (limits.context_parallel or strategy.cp == 1)
         and problem.training.seq_len % (strategy.tp * strategy.cp) == 0
         and (limits.fits is None or limits.fits(strategy, problem))
+        and len(shard_copies(problem, strategy)) == 1
     )
 
 

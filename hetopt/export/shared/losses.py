@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from itertools import pairwise
+from math import gcd
 from typing import TYPE_CHECKING
 
 from hetopt.export.launcher import ON_DEVICES, Loss
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator
 
     from hetopt.export.job import Job
     from hetopt.export.launcher import Limits, Part
@@ -17,6 +18,9 @@ if TYPE_CHECKING:
     from hetopt.problem.model.model import Model
     from hetopt.problem.problem import Problem
     from hetopt.problem.training.dispatch import Dispatch
+
+#: What is written if shards have copies that a runtime has not.
+_NO_COPIES = "hetopt writes shards over all ranks that hold a weight"
 
 
 def stages_named(first: int, end: int) -> str:
@@ -53,29 +57,36 @@ def part_losses(model: Model, trained: Collection[Part]) -> Iterator[Loss]:
         yield Loss(f"model {model.name}, which has {' and '.join(lacks)}")
 
 
-def group_losses(
-    problem: Problem, strategies: Sequence[Strategy] | None = None
-) -> Iterator[Loss]:
-    """Yield a loss if ZeRO's shards have several copies: no files ask for them.
+def shard_copies(problem: Problem, strategy: Strategy) -> set[int]:
+    """Return how many copies a stage's shards have: of dense weights, of experts."""
+    group, held = problem.training.shard_group, {strategy.dp * strategy.cp}
+    if problem.model.experts is not None:
+        held.add(strategy.devices // (strategy.ep * strategy.etp))
+    return {ranks // gcd(ranks, group or ranks) for ranks in held}
+
+
+def group_losses(job: Job, *, copied: bool) -> Iterator[Loss]:
+    """Yield a loss if files do not ask for the copies that shards have.
 
     Parameters
     ----------
-    strategies
-        Those of a plan's stages, if there is a plan: shards whose groups are all ranks
-        that hold a weight have no copies.
+    copied
+        Whether they can: of all shards of a stage equally many.
     """
-    group = problem.training.shard_group
-    if group is None:
-        return
-    alike = {each.dp * each.cp for each in strategies or ()}
-    if problem.model.experts is not None:
-        alike |= {each.devices // (each.ep * each.etp) for each in strategies or ()}
-    if strategies is None or any(group % ranks for ranks in alike):
-        yield Loss(
-            f"training.shard_group {group}: hetopt writes shards over "
-            "all ranks that hold a weight",
-            instead="shards over all of them, which need less memory and more network",
-        )
+    for stage in job.stages:
+        copies = shard_copies(job.problem, stage.strategy)
+        if len(copies) > 1 or not (copied or copies == {1}):
+            alike = "all shards have equally many copies, those of experts too"
+            yield group_loss(job.problem, alike if copied else _NO_COPIES)
+            return
+
+
+def group_loss(problem: Problem, why: str = _NO_COPIES) -> Loss:
+    """Return the loss of the copies that shards have."""
+    return Loss(
+        f"training.shard_group {problem.training.shard_group}: {why}",
+        instead="shards over all of them, which need less memory and more network",
+    )
 
 
 def offload_losses(

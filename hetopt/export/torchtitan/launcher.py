@@ -10,9 +10,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hetopt.export.launcher import Launcher, Tested
+from hetopt.export.shared.losses import shard_copies
 from hetopt.export.shared.one_mesh import expert_degrees, launched
 from hetopt.export.shared.scripts import mixed_note, script_name, torchrun_scripts
-from hetopt.export.torchtitan.losses import losses, said
+from hetopt.export.torchtitan.losses import can_copy, losses, said
 from hetopt.export.torchtitan.mixture import balances, mixture_function, mlp_arguments
 from hetopt.export.torchtitan.schedule_csv import schedule_text
 from hetopt.problem.layout import layout_chunks, layout_of
@@ -288,10 +289,14 @@ def _training(job: Job) -> dict[str, object]:
 def _parallelism(job: Job) -> dict[str, object]:
     """Return the degrees of a job with one strategy for all stages."""
     strategy = job.stages[0].strategy
-    piped, sharded = len(job.stages) > 1, max(job.zero_stages) > 0
+    piped, copies = len(job.stages) > 1, strategy.dp
+    if max(job.zero_stages) > 0:
+        copies = max(shard_copies(job.problem, strategy))
+        # What losses say is done instead.
+        copies = copies if can_copy(job) else 1
     found: dict[str, object] = {
-        "data_parallel_replicate_degree": 1 if sharded else strategy.dp,
-        "data_parallel_shard_degree": strategy.dp if sharded else 1,
+        "data_parallel_replicate_degree": copies,
+        "data_parallel_shard_degree": strategy.dp // copies,
         "context_parallel_degree": strategy.cp,
         "tensor_parallel_degree": strategy.tp,
         "pipeline_parallel_degree": len(job.stages),
@@ -342,5 +347,6 @@ LAUNCHER = Launcher(
     "TorchTitan compiles its FlexAttention",
     schedules=(INTERLEAVED,),
     recomputes=(*RECOMPUTE, "per-operator"),
+    copies=True,
     limits="its pipelines are those of torch.distributed.pipelining: use torch",
 )

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from hetopt.export.launcher import Loss
 from hetopt.export.shared.architecture import architecture_losses, as_said
 from hetopt.export.shared.kernels import FP8, UNFUSED_LOSS, choice_losses
-from hetopt.export.shared.losses import offload_losses
+from hetopt.export.shared.losses import group_loss, offload_losses, shard_copies
 from hetopt.export.shared.one_mesh import (
     one_mesh_losses,
     recompute_loss,
@@ -81,10 +81,22 @@ def _part_losses(job: Job) -> Iterator[Loss]:
         yield Loss(f"a chunk without layers: cp {cp} needs attention in every part")
 
 
+def can_copy(job: Job) -> bool:
+    """Whether TorchTitan's meshes have the copies of shards that a job has.
+
+    FSDP shards over context-parallel ranks, too: copies are of whole replicas.
+    """
+    strategy = job.stages[0].strategy
+    copies = shard_copies(job.problem, strategy)
+    return len(copies) == 1 and strategy.dp % max(copies) == 0
+
+
 def _zero_losses(job: Job) -> Iterator[Loss]:
     """Yield how FSDP differs from the plan's ZeRO stage."""
     zero, strategy = max(job.zero_stages), job.stages[0].strategy
     piped, replicas = len(job.stages) > 1, strategy.dp * strategy.cp
+    if len(shard_copies(job.problem, strategy)) == 1 and not can_copy(job):
+        yield group_loss(job.problem, "its copies are of whole replicas")
     if zero == 0 and strategy.cp > 1:
         yield Loss(
             "ZeRO 0 with context parallelism: its FSDP shards over those ranks",

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hetopt.export.launcher import Limits, Loss
-from hetopt.export.shared.losses import heads_divide
+from hetopt.export.shared.losses import heads_divide, shard_copies
 from hetopt.export.shared.megatron.architecture import megatron_lm_model
 from hetopt.export.shared.megatron.model import problem_losses
 from hetopt.export.shared.megatron.offload import no_offload
@@ -122,6 +122,7 @@ LIMITS = Limits(
     spread=stages_that_hide,
     no_offload=no_offload,
     cuts=True,
+    copies=True,
 )
 
 
@@ -164,6 +165,15 @@ def megatron_losses(
             "does not support windows (to plan so, pin cp: 1)"
         )
     yield from problem_losses(job.problem, said)
+
+
+def optimizer_shards(job: Job) -> Arguments:
+    """Return the arguments that shard optimizer states, and copy the shards."""
+    copies = shard_copies(job.problem, job.stages[0].strategy)
+    found: Arguments = {"use_distributed_optimizer": shards_optimizer(job)}
+    if shards_optimizer(job) and len(copies) == 1 and copies != {1}:
+        found["num_distributed_optimizer_instances"] = max(copies)
+    return found
 
 
 def shards_optimizer(job: Job) -> bool:

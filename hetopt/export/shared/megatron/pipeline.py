@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import gcd
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hetopt.base.words import counted
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
     from hetopt.export.shared.shell.arguments import ShellArguments
 
 EXPERTS = "--expert-model-parallel-size"
+#: Groups of ranks that share shards of the optimizer's states.
+_COPIES = "--num-distributed-optimizer-instances"
 PIPELINE = "--pipeline-model-parallel-size"
 LAYOUT = "--pipeline-model-parallel-layout"
 FIRST = "--decoder-first-pipeline-num-layers"
@@ -151,6 +154,9 @@ def pipeline_of(
     settings = arguments.values
     says: dict[str, Any] = training_says(settings, (dp * cp, tp), legacy=legacy)
     says["global_batch"] = batch
+    experts = experts_of(arguments, degrees)
+    if says.get("zero") and (group := _shard_group(arguments, degrees, experts)):
+        says["shard_group"] = group
     if "--seq-length" in arguments:
         says["seq_len"] = arguments.count("--seq-length")
     if "--hidden-size" in arguments:
@@ -167,11 +173,35 @@ def pipeline_of(
             held,
             [degrees] * stages,
             [recompute] * stages,
-            experts_of(arguments, degrees),
+            experts,
         ),
         says=says,
         offload=offload_said(settings, arguments.wrong),
     )
+
+
+def _shard_group(
+    arguments: ShellArguments,
+    degrees: tuple[int, int, int],
+    experts: tuple[int, int],
+) -> int | None:
+    """Return how many ranks share shards; None: all that hold a weight.
+
+    Raises
+    ------
+    InputError
+        Not all shards, those of experts too, can have so many copies.
+    """
+    copies = arguments.count(_COPIES, 1)
+    if copies == 1:
+        return None
+    (dp, cp, tp), (ep, etp) = degrees, experts
+    group, rest = divmod(dp * cp, copies)
+    alike = dp * cp * tp // (ep * etp) if "--num-experts" in arguments else dp * cp
+    if rest or gcd(alike, group) * copies != alike:
+        msg = f"is {copies}, expected a divisor of the ranks that hold a weight"
+        raise arguments.wrong(_COPIES, f"{msg}: dp * cp is {dp * cp}")
+    return group
 
 
 def division_of(arguments: ShellArguments) -> Division:
