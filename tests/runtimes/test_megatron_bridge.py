@@ -5,6 +5,7 @@ Importing it takes Transformer Engine, which takes a GPU; its files tell enough.
 
 import ast
 import importlib.util
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -91,12 +92,17 @@ def fields(section: str) -> set[str]:
 
 def test_fields_of_the_recipe_are_its_own() -> None:
     known = {section: fields(section) for section in CLASSES}
+    copied = 0
     for seed in range(30):
         job = launched(draw_job(seed, alike=True, schedules=("1f1b",)))
-        content = recipe(job)
-        assert content.pop("mixed_precision") in (None, "bf16_mixed", "fp16_mixed")
-        for section, values in content.items():
-            assert set(values) <= known[section]
+        training = replace(job.problem.training, zero=1, shard_group=1)
+        grouped = replace(job, problem=replace(job.problem, training=training))
+        for content in map(recipe, (job, grouped)):
+            assert content.pop("mixed_precision") in (None, "bf16_mixed", "fp16_mixed")
+            for section, values in content.items():
+                assert set(values) <= known[section]
+        copied += "num_distributed_optimizer_instances" in content["ddp"]
+    assert copied > 5
     for name in NAMES:
         assert set(recipe(job_of(problem_of(name)))["model"]) <= known["model"]
 
