@@ -212,8 +212,8 @@ def unusable(problem: Problem, table: CostTable) -> Iterator[str]:
         return
     # The table without pins shows which clusters the pins alone rule out.
     free = table
-    if problem.pins != Pins():
-        free = coefficients(replace(problem, pins=Pins()))
+    if problem.pins != (unpinned := _without_pins(problem)):
+        free = coefficients(replace(problem, pins=unpinned))
     ample = coefficients(
         replace(
             problem,
@@ -294,7 +294,7 @@ def _pin_in_the_way(
     """Return a pin without which the relaxation becomes feasible, or None."""
     if _bounds_allow(table, chain, problem, problem.rules, principles):
         return None
-    free = Pins()
+    free = _without_pins(problem)
     for pin in fields(Pins):
         pins = replace(problem.pins, **{pin.name: getattr(free, pin.name)})
         looser = replace(problem, pins=pins)
@@ -303,6 +303,11 @@ def _pin_in_the_way(
         ):
             return pin.name
     return None
+
+
+def _without_pins(problem: Problem) -> Pins:
+    """Return no pins but the cuts: without them chunks would have to be equal."""
+    return Pins(cuts=problem.pins.cuts, layout=problem.pins.layout)
 
 
 def _bounds_allow(

@@ -12,7 +12,7 @@ import yaml
 import hetopt
 from hetopt.formulations.chain import Chain
 from hetopt.problem.reading import read_problem_text
-from hetopt.solvers.race.diagnosis import why_infeasible
+from hetopt.solvers.race.diagnosis import unusable, why_infeasible
 from tests.fuzz.generator import make_case
 
 APART = """
@@ -165,3 +165,30 @@ def test_pinned_units_of_another_schedule_are_in_the_way() -> None:
     training = problem.training.under("1f1b")
     found = hetopt.plan(replace(problem, training=training), jobs=1)
     assert str(found.reason).startswith("pin.units: sums to 4, expected the model's 8")
+
+
+LAYOUT = """
+model: {layers: 7, hidden: 1024, heads: 8, ffn: 4096, vocab: 1000, gated: true}
+clusters:
+  - {name: a, accelerator: L4, nodes: 2, devices_per_node: 1, memory: %s GB,
+     overhead: 0 GB, inter_node: {bandwidth: 100 Gbps}}
+  - {name: b, accelerator: A10, nodes: 1, devices_per_node: 1, memory: 0.1 GB,
+     overhead: 0 GB, inter_node: {bandwidth: 10 Gbps}}
+links: {default: {bandwidth: 5 Gbps, latency: 1 ms}}
+pin: {cuts: [2, 5, 7, 9]}
+training: {global_batch: 4, seq_len: 2048, schedule: interleaved-1f1b, chunks: 2,
+  recompute: none}
+"""
+
+
+def test_pinned_cuts_stay_where_other_pins_are_left_out() -> None:
+    # Seven layers are not two equal chunks.
+    found = plan(LAYOUT % "0.1")
+    assert found.reason is not None
+    assert found.reason.startswith("memory: one layer of each of 2 chunks on a")
+    problem = read_problem_text(LAYOUT % "20")
+    found = plan(LAYOUT % "20")
+    assert (found.status, found.table is not None) == ("optimal", True)
+    assert found.table is not None
+    (why,) = unusable(problem, found.table)
+    assert why.startswith("memory: one layer of each of 2 chunks on b")
