@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from hetopt.cost.table.ticks import TICK_S
 from hetopt.errors import InputError
 from hetopt.results.money import rented_nodes
 from hetopt.results.settlement import OPTIMALITY_GAP
@@ -148,8 +149,9 @@ class Fleets(OneOf):
             times = np.array([np.inf, *(each.time_s for each in self.best)])[below]
         else:
             times = np.full(len(price), cutoff)
-        # A plan of exactly the longest time is permitted.
-        return np.minimum(times, math.nextafter(self.longest_s, math.inf))
+        # A plan of exactly the longest time is permitted; a bound above it stays so in
+        # certificates, which have whole picoseconds.
+        return np.minimum(times, self.longest_s * (1 + _ROUNDING) + TICK_S)
 
     def first(self, open_: NDArray[np.int64]) -> int:
         """Return the most promising fleet; of equal ones, the one with most nodes."""

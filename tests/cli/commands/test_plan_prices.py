@@ -167,3 +167,15 @@ def test_an_empty_front_is_of_the_schedule_that_was_asked_for() -> None:
     none = "--schedule", "1f1b", "--min-tokens-per-s", "1e12"
     assert plan("--pareto", *none, "--out", "front.json") == 1
     assert main(["check", "site.yaml", "front.json"]) == 0
+
+
+@pytest.mark.usefixtures("site")
+@pytest.mark.parametrize("tokens", ["300000", "500000"])
+def test_fleets_that_are_too_slow_are_so_in_certificates(
+    tokens: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    # Bounds on them are just above the longest time, which is no whole picosecond.
+    cheapest = ("--objective", "cost", "--min-tokens-per-s", tokens)
+    assert plan(*cheapest, "--out", "o.json", "--certificate", "c.json") == 0
+    assert main(["verify", "site.yaml", "o.json", "c.json"]) == 0
+    assert "verified" in capsys.readouterr().out
