@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from hetopt.errors import InputError
 
 _HOUR_S = 3600.0
+#: Relative error of a quotient of floating-point numbers, and more.
+_ROUNDING = 1e-12
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,10 +35,13 @@ class Spending:
                 raise InputError(msg, field=name)
 
     def longest_s(self, tokens: int) -> float:
-        """Return the longest iteration time that the least throughput permits."""
+        """Return the longest iteration time that the least throughput permits.
+
+        An answer's own throughput permits its time, in spite of rounding.
+        """
         if self.min_tokens_per_s is None:
             return math.inf
-        return tokens / self.min_tokens_per_s
+        return tokens / self.min_tokens_per_s * (1 + _ROUNDING)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

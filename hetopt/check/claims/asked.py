@@ -151,7 +151,8 @@ class Asked:
         self.budget = number(limits, "budget", place)
         self.least_tokens_per_s = number(limits, "min_tokens_per_s", place)
         if self.least_tokens_per_s:
-            self.longest_s = tokens / self.least_tokens_per_s
+            # The throughput of a time permits it, in spite of rounding.
+            self.longest_s = tokens / self.least_tokens_per_s * (1 + 1e-12)
 
     def _read_variants(self, over: Mapping[str, object]) -> None:
         self.variants: tuple[Variant, ...] = ()

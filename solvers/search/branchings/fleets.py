@@ -150,8 +150,9 @@ class Fleets(OneOf):
         else:
             times = np.full(len(price), cutoff)
         # A plan of exactly the longest time is permitted; a bound above it stays so in
-        # certificates, which have whole picoseconds.
-        return np.minimum(times, self.longest_s * (1 + _ROUNDING) + TICK_S)
+        # certificates, which may be off by some picoseconds a micro-batch.
+        off_s = TICK_S * (1 + self._space.problem.training.global_batch)
+        return np.minimum(times, self.longest_s + off_s)
 
     def first(self, open_: NDArray[np.int64]) -> int:
         """Return the most promising fleet; of equal ones, the one with most nodes."""

@@ -14,6 +14,7 @@ from hetopt.cli import main
 from hetopt.planning.posed import tree_of
 from hetopt.problem.reading import read_problem_text
 from hetopt.report.schemas import SCHEMAS
+from hetopt.results.spending import Spending
 from tests.check.claims.made import over_of, request
 
 TEXT = """\
@@ -179,3 +180,17 @@ def test_fleets_that_are_too_slow_are_so_in_certificates(
     assert plan(*cheapest, "--out", "o.json", "--certificate", "c.json") == 0
     assert main(["verify", "site.yaml", "o.json", "c.json"]) == 0
     assert "verified" in capsys.readouterr().out
+
+
+@pytest.mark.usefixtures("site")
+def test_the_throughput_of_an_answer_permits_it() -> None:
+    asked = "--objective", "cost", "--out", "o.json", "--certificate", "c.json"
+    assert plan(*asked) == 0
+    best = json.loads(Path("o.json").read_text("utf-8"))
+    for time_s in (0.027445415, 0.1, 0.3, best["closed_form_s"]):
+        assert Spending(min_tokens_per_s=4000 / time_s).longest_s(4000) >= time_s
+    least = repr(8 * 1024 / best["closed_form_s"])
+    assert plan(*asked, "--min-tokens-per-s", least) == 0
+    again = json.loads(Path("o.json").read_text("utf-8"))
+    assert again["plan"] == best["plan"]
+    assert main(["verify", "site.yaml", "o.json", "c.json"]) == 0
