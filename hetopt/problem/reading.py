@@ -20,7 +20,6 @@ from hetopt.base.fields import unknown
 from hetopt.base.record import read
 from hetopt.base.words import describe, readable
 from hetopt.errors import InputError
-from hetopt.problem.building.huggingface.fields import model_fields
 from hetopt.problem.building.sections import LATENCY_SOURCES
 from hetopt.problem.catalogue import (
     PROFILE_SUFFIX,
@@ -170,6 +169,9 @@ def _read_config(document: Document, config: str) -> Mapping[str, Any]:
     path = _relative(document, where, config)
     if not path.is_file():
         raise document.error(where, f"names {str(path)!r}, which is not a file")
+    # Only problems with a model's own configuration need its readers.
+    from hetopt.problem.building.huggingface.fields import model_fields
+
     loaded = load_document(path)
     try:
         own = readable(path.parent.name or path.stem)

@@ -73,7 +73,6 @@ from hetopt.base.files import write_text
 from hetopt.base.reading import read_json
 from hetopt.cost.chunks import placed_units
 from hetopt.cost.ranges import ensure_sums_fit, slices_of
-from hetopt.cost.table_file.reading import read_document
 from hetopt.cost.table_file.records import (
     CLUSTER_COLUMNS,
     ClusterRow,
@@ -207,6 +206,8 @@ def table_from_json(
     DigestError
         The table was built for another problem.
     """
+    from hetopt.cost.table_file.reading import read_document
+
     table = read_document(data, file)
     if problem is not None:
         ensure_made_for(table, problem, file)
