@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import lcm
+from math import gcd, lcm
 from typing import Annotated, ClassVar
 
 from annotated_types import Ge, Le
@@ -76,6 +76,22 @@ class Strategy(FileRecord):
     def has_expert_degrees(self) -> bool:
         """Whether experts are spread over ranks, or split."""
         return self.ep * self.etp > 1
+
+    def shard_copies(self, group: int | None, *, experts: bool) -> tuple[int, ...]:
+        """Return how many copies ZeRO's shards have: of dense weights, and of experts.
+
+        Parameters
+        ----------
+        group
+            Ranks that share shards (``Training.shard_group``); None: all that hold a
+            weight.
+        experts
+            Whether the model has routed experts.
+        """
+        held = [self.dp * self.cp]
+        if experts:
+            held.append(self.devices // (self.ep * self.etp))
+        return tuple(ranks // gcd(ranks, group or ranks) for ranks in held)
 
     @property
     def label(self) -> str:

@@ -68,6 +68,7 @@ class Fleets(Claim):
         self.least_of_s = at.asked.device_time.of_nodes(self._nodes)
         self._divided = "divisions" in at.below
         self._read(at, entry, derive)
+        # A bound may lie above the time of the plan that it is of.
         longest_s = at.asked.longest_s + at.asked.slack_s(at.chunks)
         self.least_of_s[self.least_of_s > longest_s] = np.inf
         self.least_s = float(self.least_of_s.min(initial=np.inf))

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from itertools import groupby, pairwise
-from math import gcd
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from hetopt.base.words import counted
@@ -197,7 +196,7 @@ def principles_of(plan: Plan) -> Principles:
 def _check_job(pipeline: PipelineReadBack, problem: Problem) -> None:
     """Raise InputError if the files belong to another model or training."""
     says = dict(pipeline.says)
-    if says.get("zero") and _shard_alike(pipeline, problem.training.shard_group):
+    if says.get("zero") and _shard_alike(pipeline, problem):
         says.pop("shard_group", None)
     elif says.get("zero"):
         says.setdefault("shard_group", None)
@@ -223,11 +222,15 @@ def _check_job(pipeline: PipelineReadBack, problem: Problem) -> None:
         raise InputError(msg, field="microbatches")
 
 
-def _shard_alike(pipeline: PipelineReadBack, group: int | None) -> bool:
-    """Whether as many ranks share shards as in groups of so many; None: all."""
-    said = pipeline.says.get("shard_group")
-    ranks = {each.strategy.dp * each.strategy.cp for each in pipeline.stages}
-    return all(gcd(n, said or n) == gcd(n, group or n) for n in ranks)
+def _shard_alike(pipeline: PipelineReadBack, problem: Problem) -> bool:
+    """Whether shards have as many copies by the files as by the problem."""
+    said, own = pipeline.says.get("shard_group"), problem.training.shard_group
+    experts = problem.model.experts is not None
+    return all(
+        each.strategy.shard_copies(said, experts=experts)
+        == each.strategy.shard_copies(own, experts=experts)
+        for each in pipeline.stages
+    )
 
 
 def _check_zero(pipeline: PipelineReadBack) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from itertools import pairwise
-from math import gcd
 from typing import TYPE_CHECKING
 
 from hetopt.export.launcher import ON_DEVICES, Loss
@@ -59,10 +58,8 @@ def part_losses(model: Model, trained: Collection[Part]) -> Iterator[Loss]:
 
 def shard_copies(problem: Problem, strategy: Strategy) -> set[int]:
     """Return how many copies a stage's shards have: of dense weights, of experts."""
-    group, held = problem.training.shard_group, {strategy.dp * strategy.cp}
-    if problem.model.experts is not None:
-        held.add(strategy.devices // (strategy.ep * strategy.etp))
-    return {ranks // gcd(ranks, group or ranks) for ranks in held}
+    experts = problem.model.experts is not None
+    return {*strategy.shard_copies(problem.training.shard_group, experts=experts)}
 
 
 def group_losses(job: Job, *, copied: bool) -> Iterator[Loss]:

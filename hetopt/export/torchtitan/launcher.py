@@ -291,9 +291,8 @@ def _parallelism(job: Job) -> dict[str, object]:
     strategy = job.stages[0].strategy
     piped, copies = len(job.stages) > 1, strategy.dp
     if max(job.zero_stages) > 0:
-        copies = max(shard_copies(job.problem, strategy))
-        # What losses say is done instead.
-        copies = copies if can_copy(job) else 1
+        # Else without copies, as losses say.
+        copies = max(shard_copies(job.problem, strategy)) if can_copy(job) else 1
     found: dict[str, object] = {
         "data_parallel_replicate_degree": copies,
         "data_parallel_shard_degree": strategy.dp // copies,

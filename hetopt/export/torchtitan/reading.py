@@ -141,6 +141,11 @@ def read_torchtitan(folder: Path) -> PipelineReadBack:
     if warmups is not None:
         pairs = zip(stages, warmups, strict=True)
         stages = tuple(replace(stage, warmup=count) for stage, count in pairs)
+    if (group := says.get("shard_group")) is not None:
+        made = stages[0].strategy.shard_copies(group, experts=bool(says["experts"]))
+        if {*made} != {mesh.replicas}:
+            why = f"hetopt prices shards of experts over {group} ranks, or a divisor"
+            reported.append(not_priced(_REPLICATE, why))
     return PipelineReadBack(
         microbatches=microbatches,
         schedule=schedule,

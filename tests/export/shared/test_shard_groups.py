@@ -8,6 +8,7 @@ import pytest
 
 from hetopt.cli import main
 from hetopt.export.registry import readers
+from hetopt.plans.strategy import Strategy
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -18,7 +19,7 @@ clusters:
   - {{name: a, accelerator: A100-80GB, nodes: 4, devices_per_node: 8,
      inter_node: {{bandwidth: 100 Gbps, latency: 5 us}}}}
 training: {{global_batch: 64, seq_len: 1024, schedule: 1f1b{group}}}
-pin: {{stages: 2, clusters: {{a: {{tp: {tp}, cp: {cp}, ep: {ep}}}}}}}
+pin: {{stages: 2, clusters: {{a: {{tp: {tp}, cp: {cp}, ep: {ep}, etp: 1}}}}}}
 """
 _EXPERTS = ", experts: {number: 8, per_token: 2, ffn: 1024}"
 
@@ -41,7 +42,7 @@ def _problem(
         ep=ep,
     )
     if not experts:
-        text = text.replace(", ep: 1", "")
+        text = text.replace(", ep: 1, etp: 1", "")
     file.write_text(text)
     return str(file)
 
@@ -121,3 +122,38 @@ def test_megatron_needs_a_divisor(
     assert main(["import", problem, str(out), *back]) == 2
     told = "instances: is 3, expected a divisor of the ranks that hold a weight"
     assert told in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("degrees", "group", "copies"),
+    [
+        ((8, 2, 1, 1, 1), None, (1, 1)),
+        ((8, 2, 1, 1, 1), 4, (4, 4)),
+        # Eight of sixteen ranks hold an expert.
+        ((8, 2, 1, 2, 1), 4, (4, 2)),
+        # The largest divisor that does: two of six ranks, and four of twelve.
+        ((6, 1, 2, 1, 1), 4, (3, 3)),
+    ],
+)
+def test_copies_are_counted_of_dense_weights_and_of_experts(
+    degrees: tuple[int, int, int, int, int], group: int | None, copies: tuple[int, int]
+) -> None:
+    dp, cp, tp, ep, etp = degrees
+    strategy = Strategy(dp=dp, cp=cp, tp=tp, ep=ep, etp=etp)
+    assert strategy.shard_copies(group, experts=True) == copies
+    assert strategy.shard_copies(group, experts=False) == copies[:1]
+
+
+def test_files_and_problem_are_compared_by_the_copies_of_experts_too(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    # With tp 2, 16 ranks hold an expert, and eight other weights: groups of eight are
+    # two copies of experts, and one of the others.
+    out = _exported(_problem(tmp_path, None, experts=True, tp=2), "megatron", tmp_path)
+    strategy = readers()["megatron"].read(out).stages[0].strategy
+    assert strategy.shard_copies(8, experts=True) == (1, 2)
+    back = ["--out", str(tmp_path / "back.json")]
+    for group, code in ((None, 0), (16, 0), (8, 2)):
+        problem = _problem(tmp_path, group, experts=True, tp=2)
+        assert main(["import", problem, str(out), *back]) == code
+    assert "the files say none, the problem 8" in capsys.readouterr().err

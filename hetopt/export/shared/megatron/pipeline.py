@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from math import gcd
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hetopt.base.words import counted
@@ -12,6 +11,7 @@ from hetopt.export.shared.megatron.numbers import whole
 from hetopt.export.shared.megatron.offload import offload_said
 from hetopt.export.shared.megatron.recompute import recompute_of
 from hetopt.export.shared.megatron.says import model_says, training_says
+from hetopt.plans.strategy import Strategy
 from hetopt.problem.layout import (
     layout_chunks,
     layout_text,
@@ -197,8 +197,9 @@ def _shard_group(
         return None
     (dp, cp, tp), (ep, etp) = degrees, experts
     group, rest = divmod(dp * cp, copies)
-    alike = dp * cp * tp // (ep * etp) if "--num-experts" in arguments else dp * cp
-    if rest or gcd(alike, group) * copies != alike:
+    strategy = Strategy(dp=dp, cp=cp, tp=tp, ep=ep, etp=etp)
+    made = strategy.shard_copies(group, experts="--num-experts" in arguments)
+    if rest or {*made} != {copies}:
         msg = f"is {copies}, expected a divisor of the ranks that hold a weight"
         raise arguments.wrong(_COPIES, f"{msg}: dp * cp is {dp * cp}")
     return group
