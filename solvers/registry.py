@@ -15,6 +15,7 @@ from hetopt.problem.training.principles import PRUNED, Principles
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from hetopt.problem.training.principles import Relaxable
     from hetopt.solvers.request import Solve
 
 
@@ -194,6 +195,11 @@ def solver(name: str, field: str = "--solver") -> Solver:
     hint = suggest(name, known)
     msg = f"there is no solver {name!r}{hint}, expected one of {', '.join(known)}"
     raise InputError(msg, field=field)
+
+
+def relaxed_by(name: str, principles: Principles) -> tuple[Relaxable, ...]:
+    """Return what plans of a solver may break: what is asked, or what it relaxes."""
+    return principles.relaxed or solver(name).space.relaxed
 
 
 def relaxing_names() -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from hetopt.solvers.registry import solver
+from hetopt.solvers.registry import relaxed_by
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -36,7 +36,7 @@ def asked_findings(asked: Search, answer: Mapping[str, Any]) -> Iterator[str]:
     for name in dict.fromkeys([*expected, *said]):
         if expected.get(name) != said.get(name):
             yield f"over.{name}: {_DIFFERS}"
-    wide = asked.principles.relaxed or solver(asked.solver).space.relaxed
+    wide = relaxed_by(asked.solver, asked.principles)
     if tuple(answer.get("relaxed", ())) != wide:
         yield f"relaxed: {_DIFFERS}"
     aims = {"cost"} if asked.measure == "cost" else {asked.time}

@@ -13,6 +13,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
+from hetopt.cost.boundaries.places import may_share
 from hetopt.cost.table.ticks import TICK_S
 from hetopt.formulations.scale import PERIOD_SCALE
 from hetopt.problem.training.principles import PRUNED
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from hetopt.cost.table.table import CostTable
+    from hetopt.problem.training.principles import Principles
     from hetopt.results.result import Objective, Result
     from hetopt.solvers.request import Request, Solve
 
@@ -71,15 +73,26 @@ def _laid_out(
 
 def _with_principles(solve: Solve, request: Request) -> Result:
     """Search the plans that keep the principles asked for, as far as they are known."""
-    principles = request.params.principles
-    rule = rule_of(request.table.schedule)
-    if not principles.relaxed or not (rule.interleaved or rule.splits):
+    table, principles = request.table, request.params.principles
+    if not principles.relaxed or _has_program(table, principles):
         return solve(request)
     params = replace(request.params, principles=PRUNED)
     found = solve(replace(request, params=params))
-    why = f"no program relaxes {' and '.join(principles.relaxed)} under {rule.name}"
-    found = _bounded(found, request.table, why, None)
+    why = (
+        f"no program relaxes {' and '.join(principles.relaxed)} under {table.schedule}"
+    )
+    found = _bounded(found, table, why, None)
     return replace(found, relaxed=principles.relaxed)
+
+
+def _has_program(table: CostTable, principles: Principles) -> bool:
+    """Whether plans that break principles can be searched under a table's schedule.
+
+    Where transfers block, boundaries must not share links.
+    """
+    rule = rule_of(table.schedule)
+    blocked = rule.blocking and may_share(table, principles)
+    return not (rule.interleaved or rule.splits or blocked)
 
 
 def _simulated(
@@ -139,8 +152,9 @@ def _relaxed(
         return replace(found, objective="simulated")
     may = f"{' and '.join(relaxed)} may be broken"
     why = f"simulated times are bounded, not searched, as {may}"
-    rule, paths = rule_of(table.schedule), {}
-    if found.best and not (found.interrupted or rule.interleaved or rule.splits):
+    paths: dict[tuple[int, int], float] = {}
+    is_open = not found.interrupted and _has_program(table, params.principles)
+    if found.best is not None and is_open:
         until = deadline
         if limit_s is None and patience_s is not None:
             until = deadline.until(patience_s)

@@ -13,6 +13,7 @@ from hetopt.results.result import Result
 from hetopt.results.settlement import OPTIMALITY_GAP
 from hetopt.results.spending import cost_of_time
 from hetopt.solvers.race.merging import is_confirmed, with_plans
+from hetopt.solvers.registry import relaxed_by
 from hetopt.solvers.search.branchings.fleets import Fleets
 from hetopt.solvers.search.branchings.runnable import Runnable, merged
 
@@ -78,7 +79,7 @@ def result_of(search: Searched) -> Result:
         mfu=None,
         mfu_used=None,
         table_kinds=dict(zip(table.cluster_names, table.sources, strict=True)),
-        relaxed=request.params.principles.relaxed,
+        relaxed=relaxed_by(search.solver, request.params.principles),
         choice=None if own is None else own.choice,
         reason=_reason(search, possible=possible),
         interrupted=search.interrupted,
@@ -108,7 +109,8 @@ def front_of(search: Searched) -> Front:
     points = tuple(_point(each, search) for each in root.best)
     open_ = root.undecided()
     last = next((each.result for each in root.searched() if each.result), None)
-    relaxed, mixed = request.params.principles.relaxed, search.over.lengths
+    mixed = search.over.lengths
+    relaxed = relaxed_by(search.solver, request.params.principles)
     confirmed = is_confirmed(search.objective, mixed=mixed, relaxed=relaxed)
     status: Status = "infeasible"
     if open_ or points:

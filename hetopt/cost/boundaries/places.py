@@ -103,7 +103,7 @@ def searched_table(
     """
     if table.chunks > 1 and not simulated:
         return replace(table, slices=tuple(map(with_way_back, table.slices)))
-    if not _may_share(table, principles):
+    if not may_share(table, principles):
         return table
     if rule_of(table.schedule).blocking:
         msg = (
@@ -127,7 +127,7 @@ def searched_table(
     )
 
 
-def _may_share(table: CostTable, principles: Principles) -> bool:
+def may_share(table: CostTable, principles: Principles) -> bool:
     """Whether boundaries of some plan may share a link or an uplink.
 
     With all principles kept, only a cluster with an uplink between two others shares.

@@ -13,6 +13,7 @@ from hetopt.problem.training.choices import SCHEDULES
 from hetopt.report.schemas import SCHEMAS
 from hetopt.results.per_schedule import ScheduleBound
 from hetopt.results.result import Result
+from hetopt.solvers.registry import solver as solver_of
 from tests.cli.conftest import SMALL
 from tests.oracle.instances import ONE_CHUNK
 
@@ -348,3 +349,32 @@ def test_chunks_of_a_plan_are_named_by_its_file(
         capsys.readouterr()
         assert main(["check", problem, str(out)]) == 2
         assert capsys.readouterr().err.startswith(f"{out}: {said}")
+
+
+@pytest.mark.parametrize("solver", ["dfs", "metis"])
+def test_a_heuristic_of_a_wider_space_names_it(
+    problem: str, tmp_path: Path, solver: str
+) -> None:
+    out = tmp_path / "plan.json"
+    asked = ["plan", problem, "--schedule", "auto", "--solver", solver, "--jobs", "1"]
+    assert main([*asked, "--out", str(out)]) == 0
+    assert json.loads(out.read_text())["relaxed"] == list(
+        solver_of(solver).space.relaxed
+    )
+    assert main(["check", problem, str(out)]) == 0
+
+
+@pytest.mark.parametrize("schedule", ["1f1b-blocking", "1f1b-batched"])
+def test_blocked_transfers_relax_to_the_plans_that_keep_all(
+    problem: str, tmp_path: Path, schedule: str
+) -> None:
+    """Without P3, boundaries share links, which these schedules cannot."""
+    out = tmp_path / "plan.json"
+    asked = ["plan", problem, "--schedule", schedule, "--jobs", "1", "--out", str(out)]
+    times = []
+    for more in ([], ["--relax", "p3"], ["--relax", "p3", "--pipelines", "2"]):
+        assert main([*asked, *more]) == 0
+        times.append(json.loads(out.read_text())["iteration_time_s"])
+        assert main(["check", problem, str(out)]) == 0
+    assert times[1] == times[0]
+    assert times[2] <= times[0]
