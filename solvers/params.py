@@ -41,8 +41,6 @@ class RaceParams:
         of which ``jobs`` (None for one per core) are started.
     beside
         Searches that run at the same time and share the memory, including this one.
-    named
-        Whether the tie rule says which of equally good plans are reported.
 
     Examples
     --------
@@ -70,7 +68,6 @@ class RaceParams:
     journal: str | None = None
     executor: Executor = "process"
     beside: int = 1
-    named: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -209,8 +209,7 @@ class _Race(TaskLoop):
             if self.ledger.cutoff < cutoff:
                 self._survey(self.ledger.cutoff)
         self._settle()
-        if self.request.params.named:
-            self._break_ties()
+        self._break_ties()
 
     # ---------------------------------------------------------------- phases
 

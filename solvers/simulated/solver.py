@@ -79,9 +79,6 @@ _RAISE = 0.1
 #: Widths of the excess's intervals as shares of the limit: for the rough bounds, and
 #: for the close ones.
 _ROUGH, _CLOSE = 1 / 8, 1 / 32
-#: How many plans of least closed form are simulated for the first limit, where that is
-#: farther from the simulated time.
-_BEST_OF = 32
 #: Schedules whose best plan a search with free warm-up counts starts from: the first
 #: that has one. The second needs less memory.
 _STARTS: tuple[ScheduleName, ...] = ("virtual-1f1b", "1f1b")
@@ -149,9 +146,7 @@ def solve_simulated(
 
 def _from_closed_form(request: Request, solver: str) -> Result:
     """Return the plan of least closed form, or the best that is found in its time."""
-    top = 1 if rule_of(request.table.schedule).is_plain else _BEST_OF
-    # Of many plans to simulate it does not matter which of equally good ones they are.
-    params = replace(request.params, top=top, named=top == 1)
+    params = replace(request.params, top=1)
     # What the first solver knows of the race is kept, so that it may go on.
     memory = {} if request.memory is None else request.memory
     own = replace(request, params=params, cutoff_s=None, memory=memory)
