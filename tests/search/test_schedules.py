@@ -232,6 +232,33 @@ def test_what_was_open_is_searched_again_with_the_time_left(
     ensure_true(request, result, optima(request))
 
 
+def test_no_schedule_is_searched_again_before_all_were_searched_once(
+    drawn: Callable[[int], Request], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As long as searches raise no bound, as the first seconds often do not."""
+    monkeypatch.setattr("hetopt.solvers.search.node._EARLY", 1.0)
+    request = replace(drawn(3), deadline=Deadline.after(3600.0))
+    asked: list[Variant] = []
+
+    def solve(request: Request) -> Result:
+        result, training = DP(request), request.problem.training
+        variant: Variant = training.schedule, training.epsilon
+        first = variant not in asked
+        asked.append(variant)
+        if not first:
+            return result
+        open_ = tuple(replace(x, how="unsettled") for x in result.settlements)
+        return replace(
+            result, status="feasible", lower_bound_s=0.0, gap=1.0, settlements=open_
+        )
+
+    result = best_of(request, solve)
+    number = len(dict.fromkeys(asked))
+    assert number > 5
+    assert len(dict.fromkeys(asked[:number])) == number
+    ensure_true(request, result, optima(request))
+
+
 def test_bounds_of_one_schedule_are_those_of_others(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -234,10 +234,19 @@ class Schedules(OneOf):
         return asdict(self.variants[index])
 
     def first(self, open_: NDArray[np.int64]) -> int:
-        """See ``OneOf``; of equal bounds, the one that ranks first."""
-        rest = self.known.rest[open_]
-        least = open_[rest == rest.min()]
-        return int(least[self._ranks[least].argmin()])
+        """See ``OneOf``; of equal bounds, the one that had the least time.
+
+        Else a search that raises no bound would be repeated, twice as long each time,
+        before that of any other schedule begins. Of these, the one that ranks first.
+        """
+        rest, nodes = self.known.rest[open_], self.known.nodes
+
+        def key(index: int) -> tuple[float, int]:
+            leaves = nodes[index].searched() if index in nodes else ()
+            return sum(leaf.slice_s for leaf in leaves), int(self._ranks[index])
+
+        equal: list[int] = open_[rest == rest.min()].tolist()
+        return min(equal, key=key)
 
     def cutoffs(self, cutoff: float) -> Floats:
         """See ``OneOf``; schedules before that of the last plan may have its equal."""
