@@ -56,7 +56,7 @@ class Stability:
     posed
         What was searched; no front.
     request
-        The limits of each search.
+        How each is searched; its deadline is that of all.
     plan
         The plan that was found.
     """
@@ -102,6 +102,9 @@ class Stability:
 
     def crossing(self, move: Move, more: bool) -> Crossing | None:
         """Return how far one coefficient may change; None if interrupted."""
+        if self._request.deadline.is_over():
+            self.interrupted = True
+            return None
         known = Crossing(
             kind=move.kind,
             clusters=move.clusters,

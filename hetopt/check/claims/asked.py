@@ -21,6 +21,7 @@ from hetopt.results.certificate import PS_S
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from hetopt.check.claims.divisions import Divided
     from hetopt.cost.table.table import CostTable
     from hetopt.plans.plan import Plan
     from hetopt.problem.problem import Problem
@@ -88,6 +89,8 @@ class Asked:
         How many plans were asked for, if the engine finds several; else 1.
     wrong
         What was found to be wrong so far.
+    divided
+        The divisions of the nodes that claims were last about.
 
     Raises
     ------
@@ -110,6 +113,7 @@ class Asked:
         self.best_s: float | None = None
         self.simulated = data.get("objective") == "simulated"
         self.wrong: list[str] = []
+        self.divided: dict[tuple[int, ...], Divided] = {}
         said = mapping(data.get("asked") or {}, "asked")
         counts = "top" in said and data.get("objective") != "uniap"
         self.top = whole(said, "top", "asked") if counts else 1

@@ -9,7 +9,9 @@ divisions; so is the claim about one pipeline that has all nodes.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from dataclasses import replace
+from functools import cached_property
 from math import inf
 from typing import TYPE_CHECKING, Any
 
@@ -23,57 +25,131 @@ from hetopt.cost.divided import depends_on
 if TYPE_CHECKING:
     from collections.abc import Hashable, Mapping
 
+    from hetopt.check.claims.asked import Asked
     from hetopt.check.claims.claim import At, Derive
     from hetopt.check.claims.ways import Division
     from hetopt.plans.plan import Plan
     from hetopt.problem.problem import Problem
 
 
+#: A division, in any order of its pipelines (``name_of``).
+Name = frozenset[tuple[object, int]]
+
+
+class Divided:
+    """Every division of some nodes: the same under every schedule.
+
+    Attributes
+    ----------
+    problem
+        That of these nodes.
+    ways
+        The divisions by name.
+    device_s
+        The least time that devices need, by name.
+
+    Parameters
+    ----------
+    nodes
+        Nodes of each cluster; length J.
+    """
+
+    def __init__(self, asked: Asked, nodes: tuple[int, ...]) -> None:
+        self.problem = restricted(asked.problem, nodes)
+        self._time, self._nodes = asked.device_time, np.array(nodes)
+        count_limit(self.problem, asked.most)
+        # If stages of a cluster may differ in size, nodes are not cut into halves.
+        cuts = asked.principles.sharing == "one"
+        ways = ways_of(self.problem, asked.most, cuts=cuts)
+        self.ways = {name_of(way): way for way in ways}
+        self.device_s = {name: self.least_s(name, {}) for name in self.ways}
+
+    @classmethod
+    def of(cls, at: At) -> Divided:
+        """Return those of the nodes at a place, which the next places often share."""
+        known = at.asked.divided
+        if at.nodes not in known:
+            known.clear()
+            known[at.nodes] = cls(at.asked, at.nodes)
+        return known[at.nodes]
+
+    @cached_property
+    def parts(self) -> dict[Name, tuple[Hashable, ...]]:
+        """What the time of each pipeline of a division depends on, by name."""
+        return {
+            name: tuple(depends_on(self.problem, way, r) for r in range(len(way)))
+            for name, way in self.ways.items()
+        }
+
+    def least_s(
+        self, name: Name, claimed: Mapping[Hashable, Mapping[int, float]]
+    ) -> float:
+        """Return a lower bound on the time of plans of a division.
+
+        Parameters
+        ----------
+        claimed
+            Bounds on pipelines by what they depend on, and by their sequences.
+        """
+        known, way = self._time, self.ways[name]
+        if known.mixed_s is not None:
+            return known.mixed_s
+        times = []
+        for number, nodes in enumerate(way):
+            own_s = np.array([inf, *known.of_part(nodes, self._nodes)])
+            own = claimed.get(self.parts[name][number], {}) if claimed else {}
+            for n, bound_s in own.items():
+                own_s[n] = max(own_s[n], bound_s)
+            times.append(own_s)
+        least, batch = times[0], known.batch
+        for left, after in zip(range(len(way) - 2, -1, -1), times[1:], strict=True):
+            longest = np.full(batch + 1, inf)
+            # Every later pipeline takes a sequence, and the last one all that are left.
+            for n in range(2 if left else max(2, batch), batch + 1 - left):
+                # 1 to n - 1 sequences for the earlier pipelines, the rest for this one.
+                longest[n] = np.maximum(least[1:n], after[n - 1 : 0 : -1]).min()
+            least = longest
+        return float(least[-1])
+
+
 class Divisions(Claim):
     """What follows about each division of a problem's nodes."""
 
     def __init__(self, at: At, entry: Mapping[str, Any], derive: Derive) -> None:
-        self._at, self._derive = at, derive
-        self._problem = restricted(at.asked.problem, at.nodes)
-        self._bounds: dict[tuple[Hashable, int], float] = {}
-        self._whole: dict[object, Claim] = {}
-        ways = self._ways(whole(entry, "of", at.place))
-        names = {name_of(way) for way in ways}
-        self._alone = next(way for way in ways if len(way) == 1)
+        self._derive, self._divided = derive, Divided.of(at)
+        self._bounds: defaultdict[Hashable, dict[int, float]] = defaultdict(dict)
+        ways, device_s = self._divided.ways, self._divided.device_s
+        if (said := whole(entry, "of", at.place)) != len(ways):
+            at.asked.say(f"{at.place}.of: {said}, expected {len(ways)}")
+        self._alone = next(name for name in ways if len(ways[name]) == 1)
+        mixed = at.asked.device_time.mixed_s is not None
+        whole_s = {
+            name: max(at.device_s, device_s[name])
+            for name in (ways if mixed else (self._alone,))
+        }
         seen = set()
         for place, item in items(entry, "children", at.place):
             claim = mapping(item, place)
             way = _division(claim, place)
             name = name_of(way)
-            if name not in names or name in seen:
+            if name not in ways or name in seen:
                 known = name in seen
                 why = "listed twice" if known else "no division of the nodes"
                 at.asked.say(f"{place}: is {why} among pipelines")
                 continue
             seen.add(name)
-            if len(way) == 1 or at.asked.device_time.mixed_s is not None:
+            if name in whole_s:
                 own = replace(
-                    at,
-                    place=place,
-                    below=at.below[1:],
-                    device_s=max(at.device_s, self._device_s(way)),
+                    at, place=place, below=at.below[1:], device_s=whole_s[name]
                 )
-                self._whole[name] = derive(own, claim)
+                whole_s[name] = derive(own, claim).least_s
             else:
                 self._read_parts(replace(at, place=place), way, claim)
-        self._least = {name_of(way): self._least_s(way) for way in ways}
+        self._least = device_s | whole_s
+        for name in ways if self._bounds else ():
+            if not self._bounds.keys().isdisjoint(self._divided.parts[name]):
+                self._least[name] = self._divided.least_s(name, self._bounds)
         super().__init__(min(self._least.values()))
-
-    def _ways(self, said: int) -> list[Division]:
-        """Return the divisions that count, and compare their number."""
-        at, problem = self._at, self._problem
-        count_limit(problem, at.asked.most)
-        # If stages of a cluster may differ in size, nodes are not cut into halves.
-        cuts = at.asked.principles.sharing == "one"
-        ways = ways_of(problem, at.asked.most, cuts=cuts)
-        if said != len(ways):
-            at.asked.say(f"{at.place}.of: {said}, expected {len(ways)}")
-        return ways
 
     def _read_parts(self, at: At, way: Division, claim: Mapping[str, Any]) -> None:
         asked = at.asked
@@ -88,43 +164,9 @@ class Divisions(Claim):
             own = (way, number, batch)
             inner = replace(at, place=place, below=(), device_s=0.0, part=own)
             bound_s = self._derive(inner, part).least_s
-            key = depends_on(self._problem, way, number), batch
-            self._bounds[key] = max(bound_s, self._bounds.get(key, 0.0))
-        least_s = self._least_s(way)
-        at.ensure_best(claim, least_s)
-
-    def _device_s(self, way: Division) -> float:
-        """Return the device time of one pipeline that has all nodes."""
-        known = self._at.asked.device_time
-        if known.mixed_s is not None:
-            return known.mixed_s
-        return known.of_part(way[0], np.array(self._at.nodes))[-1]
-
-    def _least_s(self, way: Division) -> float:
-        """Return a lower bound on the time of plans of a division."""
-        known = self._at.asked.device_time
-        own = self._whole.get(name_of(way))
-        if own is not None:
-            return own.least_s
-        if len(way) == 1 or known.mixed_s is not None:
-            return max(self._at.device_s, self._device_s(way))
-        times = []
-        for number, nodes in enumerate(way):
-            key = depends_on(self._problem, way, number)
-            own_s = np.array([inf, *known.of_part(nodes, np.array(self._at.nodes))])
-            for (claimed, n), bound_s in self._bounds.items():
-                if claimed == key:
-                    own_s[n] = max(own_s[n], bound_s)
-            times.append(own_s)
-        least, batch = times[0], known.batch
-        for left, after in zip(range(len(way) - 2, -1, -1), times[1:], strict=True):
-            longest = np.full(batch + 1, inf)
-            # Every later pipeline takes a sequence, and the last one all that are left.
-            for n in range(2 if left else max(2, batch), batch + 1 - left):
-                # 1 to n - 1 sequences for the earlier pipelines, the rest for this one.
-                longest[n] = np.maximum(least[1:n], after[n - 1 : 0 : -1]).min()
-            least = longest
-        return float(least[-1])
+            own_s = self._bounds[depends_on(self._divided.problem, way, number)]
+            own_s[batch] = max(bound_s, own_s.get(batch, 0.0))
+        at.ensure_best(claim, self._divided.least_s(name_of(way), self._bounds))
 
     def of(self, plan: Plan) -> float:
         """See ``Claim``; 0 for a plan of another division."""
@@ -140,7 +182,7 @@ class Divisions(Claim):
                 )
             )
             return self._least.get(name, 0.0)
-        return self._least[name_of(self._alone)]
+        return self._least[self._alone]
 
 
 def restricted(problem: Problem, nodes: tuple[int, ...]) -> Problem:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Callable, Iterator
 
+    from hetopt.base.deadline import Deadline
     from hetopt.cost.table.table import CostTable
     from hetopt.planning.posed import Posed
     from hetopt.problem.problem import Problem
@@ -36,6 +37,8 @@ EXIT_CODES = {"optimal": 0, "feasible": 0, "infeasible": 1, "unknown": 3}
 
 #: What this command takes.
 TAKES = OF_PLAN
+#: Share of a time limit for the plan, if the rest is for how sure it is.
+_SEARCH_SHARE = 0.75
 
 
 def run(options: argparse.Namespace) -> int:
@@ -50,11 +53,15 @@ def run(options: argparse.Namespace) -> int:
     if asked.measure == "front":
         return _run_front(posed, options)
     with searching(posed) as request:
+        deadline = request.deadline
+        if options.stability and deadline.limit_s is not None:
+            part = deadline.within(_SEARCH_SHARE * deadline.limit_s)
+            request = replace(request, deadline=part)
         tree = posed.tree(request)
         result = posed.found_by(tree)
     ensure_holds(posed.problem, posed.table, result)
     if options.stability and result.best is not None:
-        result = _moved(posed, result)
+        result = _moved(posed, result, deadline)
     problem, table = result.problem or posed.problem, result.table or posed.table
     return _conclude(problem, table, result, tree, asked.target, options)
 
@@ -164,14 +171,15 @@ def _write(result: Result, path: str | None, text: Callable[[], str]) -> None:
     write_text(path, text())
 
 
-def _moved(posed: Posed, result: Result) -> Result:
-    """Return the result with how far coefficients may change."""
+def _moved(posed: Posed, result: Result, deadline: Deadline) -> Result:
+    """Return the result with how far coefficients may change, in the time left."""
     from hetopt.whatif.stability import Stability
 
     if result.best is None:
         return result
     with searching(posed) as request:
-        stability = Stability(posed, request, result.best.plan)
+        own = replace(request, deadline=deadline)
+        stability = Stability(posed, own, result.best.plan)
     crossings = tuple(stability.crossings(told()))
     return replace(
         result,

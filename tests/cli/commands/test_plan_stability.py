@@ -10,8 +10,12 @@ import jsonschema
 import pytest
 import yaml
 
+from hetopt.base.deadline import Deadline
 from hetopt.cli import main
+from hetopt.planning.posed import Posed
 from hetopt.report.schemas import SCHEMAS
+from hetopt.solvers.request import Request
+from hetopt.solvers.search.search import TreeSearch
 
 #: One cluster: its speed, and its memory.
 DATA: dict[str, Any] = {
@@ -78,3 +82,27 @@ def test_a_search_that_stops_before_its_first_row(
     assert main([*command, "--time-limit", "0.001", "--out", "plan.json"]) == 0
     assert json.loads(Path("plan.json").read_text())["stability"] == []
     assert main(["check", "site.yaml", "plan.json"]) == 0
+
+
+def test_a_time_limit_is_for_the_plan_and_for_this(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The search has three quarters; all searches of changed problems end with it."""
+    monkeypatch.chdir(tmp_path)
+    Path("site.yaml").write_text(yaml.safe_dump(DATA))
+    limits: list[Deadline] = []
+    of = Posed.tree
+
+    def tree(posed: Posed, request: Request) -> TreeSearch:
+        limits.append(request.deadline)
+        return of(posed, request)
+
+    monkeypatch.setattr(Posed, "tree", tree)
+    command = ["plan", "site.yaml", "--jobs", "1", "--stability", "--time-limit", "80"]
+    assert main(command) == 0
+    first, *others = limits
+    assert first.limit_s == pytest.approx(60, abs=1e-3)
+    assert others
+    assert {each.limit_s for each in others} == {80}
+    assert {each.began for each in others} <= {others[0].began}
+    assert others[0].began <= first.began
