@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -20,20 +20,14 @@ from hetopt.cost.communication.synchronisation import (
 from hetopt.cost.correction import CorrectedSource, with_corrected_links
 from hetopt.cost.folding import folded as with_pairs
 from hetopt.cost.held_alike import held_alike
-from hetopt.cost.memory import (
-    fixed_bytes,
-    state_bytes,
-    temporary_bytes,
-    weight_bytes,
-)
 from hetopt.cost.model_flops import iteration_flops
 from hetopt.cost.passes import hidden_share, passes_s, shard_times
 from hetopt.cost.per_unit.unit_table import SHARDINGS, has_unit_table, unit_table
 from hetopt.cost.pieces.operations import sum_of
-from hetopt.cost.ranges import at_most_half, ensure_sums_fit, nanoseconds, whole_bytes
-from hetopt.cost.recompute import activation_bytes
+from hetopt.cost.ranges import at_most_half, ensure_sums_fit, nanoseconds
+from hetopt.cost.row_memory import holders, memory_of
 from hetopt.cost.rows import StrategyRows, strategy_rows
-from hetopt.cost.shapes import Floats, Ints, distinct_rows
+from hetopt.cost.shapes import Floats, distinct_rows
 from hetopt.cost.sources.by_cluster import latency_sources
 from hetopt.cost.sources.source import LatencySource
 from hetopt.cost.table.cluster import ClusterTable
@@ -41,41 +35,32 @@ from hetopt.cost.table.table import CostTable
 from hetopt.errors import InputError
 from hetopt.problem.digest import problem_digest
 from hetopt.problem.model.kinds import END_KINDS
-from hetopt.problem.training.choices import ANY, RECOMPUTE_OPTIONS
+from hetopt.problem.training.choices import ANY
 from hetopt.schedule.schedules import rule_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
-    from numpy.typing import NDArray
+    from collections.abc import Mapping, Sequence
 
     from hetopt.cost.communication.between_pipelines import Between
     from hetopt.problem.cluster.cluster import Cluster
     from hetopt.problem.problem import Problem
-    from hetopt.problem.training.choices import Recompute
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Memory:
-    """Bytes of every row; (R, N), and ``fixed`` (R,).
-
-    ``weight`` is None if the schedule does not split the backward pass.
-    """
-
-    state: Ints
-    activation: Ints
-    temporary: Ints
-    fixed: Ints
-    weight: Ints | None
-
-
-def build_table(problem: Problem, source: LatencySource | None = None) -> CostTable:
+def build_table(
+    problem: Problem,
+    source: LatencySource | None = None,
+    *,
+    whole: Problem | None = None,
+) -> CostTable:
     """Evaluate every coefficient of a problem.
 
     Parameters
     ----------
     source
         Source of compute times; if None, the one that the problem's ``latency`` names.
+    whole
+        The problem with all nodes, if this one has only some of them: plans then need
+        the memory that they need as plans of that one.
 
     Raises
     ------
@@ -93,7 +78,7 @@ def build_table(problem: Problem, source: LatencySource | None = None) -> CostTa
     if problem.training.any_schedule:
         msg = f"is {ANY}, but a table is under one schedule: name it (problem.under)"
         raise InputError(msg, field="training.schedule")
-    table = coefficients(problem, source)
+    table = coefficients(problem, source, whole=whole)
     ensure_sums_fit(table)
     return table
 
@@ -102,6 +87,8 @@ def coefficients(
     problem: Problem,
     source: LatencySource | None = None,
     between: Mapping[str, Between] | None = None,
+    *,
+    whole: Problem | None = None,
 ) -> CostTable:
     """Evaluate every coefficient as ``build_table``, without the check of their sums.
 
@@ -110,14 +97,18 @@ def coefficients(
     between
         By cluster, how gradients are added up over several pipelines; None if the
         problem has one pipeline.
+    whole
+        See ``build_table``.
     """
-    return under_schedule(unplaced(problem, source, between), problem)
+    return under_schedule(unplaced(problem, source, between, whole=whole), problem)
 
 
 def unplaced(
     problem: Problem,
     source: LatencySource | None = None,
     between: Mapping[str, Between] | None = None,
+    *,
+    whole: Problem | None = None,
 ) -> CostTable:
     """Evaluate every coefficient as ``coefficients``, for the model's own units.
 
@@ -136,7 +127,14 @@ def unplaced(
     permitted = permitted_strategies(problem.pins.resharding)
     per_cluster = [
         _cluster_tables(
-            problem, cluster, kinds, body, limit, source, between.get(cluster.name)
+            problem,
+            cluster,
+            kinds,
+            body,
+            limit,
+            source,
+            between.get(cluster.name),
+            whole or problem,
         )
         for cluster, limit in zip(problem.clusters, usable, strict=True)
     ]
@@ -242,10 +240,11 @@ def _cluster_tables(
     limit_bytes: int,
     source: LatencySource,
     between: Between | None = None,
+    whole: Problem | None = None,
 ) -> dict[int, ClusterTable]:
     """Return a cluster's coefficients by micro-batch count."""
     rows = strategy_rows(problem, cluster)
-    memory = _memory(problem, rows, kinds, limit_bytes)
+    memory = memory_of(problem, rows, kinds, limit_bytes, whole or problem)
     one_unit = memory.state + memory.activation + memory.temporary
     least = memory.fixed + one_unit[:, list(body)].min(axis=1)
     rows = rows.select(keep := np.flatnonzero(least <= limit_bytes))
@@ -287,72 +286,6 @@ def _cluster_tables(
     return tables
 
 
-def _memory(
-    problem: Problem, rows: StrategyRows, kinds: tuple[str, ...], limit_bytes: int
-) -> _Memory:
-    """Evaluate the memory of every row on devices with ``limit_bytes``."""
-    training = problem.training
-    # Strategies that differ only in q, dp or recomputation have the same shard.
-    first, where = distinct_rows(rows.shape.columns)
-    shape = rows.shape.take(first)
-    numbers, place = np.unique(rows.policies, return_inverse=True)
-    used = [RECOMPUTE_OPTIONS[number] for number in numbers] or [RECOMPUTE_OPTIONS[0]]
-
-    def per_kind(evaluate: Callable[..., Floats], *policy: Recompute) -> Ints:
-        found = [
-            evaluate(problem.model, training, kind, shape, *policy) for kind in kinds
-        ]
-        return whole_bytes(np.stack(found, axis=1), limit_bytes)
-
-    def per_policy(evaluate: Callable[..., Floats]) -> Ints:
-        found = np.stack([per_kind(evaluate, policy) for policy in used])
-        return found[place, where]
-
-    fixed = whole_bytes(fixed_bytes(problem.model, training, shape), limit_bytes)
-    splits = rule_of(training.schedule).splits
-    return _Memory(
-        state=whole_bytes(_state_bytes(problem, rows, kinds), limit_bytes),
-        activation=per_policy(activation_bytes),
-        temporary=per_policy(temporary_bytes),
-        fixed=fixed[where],
-        weight=per_kind(weight_bytes)[where] if splits else None,
-    )
-
-
-def _state_bytes(
-    problem: Problem, rows: StrategyRows, kinds: tuple[str, ...]
-) -> Floats:
-    """Return the weights, gradients and optimizer states of every row; (R, N)."""
-    alone = _alone(problem, rows)
-    first, where = distinct_rows((*_holders(rows), alone))
-    shape, replicas = rows.shape.take(first), rows.replicas[first]
-    found = [
-        state_bytes(
-            problem.model,
-            problem.training,
-            kind,
-            shape,
-            replicas,
-            alone=alone[first],
-            offload=rows.cluster.offload,
-        )
-        for kind in kinds
-    ]
-    return np.stack(found, axis=1)[where]
-
-
-def _holders(rows: StrategyRows) -> tuple[Ints, ...]:
-    """Return the numbers that determine which ranks hold the same parameters; (R,)."""
-    _, _, tp, ep, etp = rows.shape.columns
-    return tp, ep, etp, rows.replicas
-
-
-def _alone(problem: Problem, rows: StrategyRows) -> NDArray[np.bool_]:
-    """Return which rows can only be the whole pipeline: no second stage fits; (R,)."""
-    one: NDArray[np.bool_] = rows.most_stages == 1
-    return one & (len(problem.clusters) == 1)
-
-
 def _sync_s(
     problem: Problem,
     rows: StrategyRows,
@@ -364,7 +297,7 @@ def _sync_s(
 ) -> tuple[Floats, Floats]:
     """Return g in seconds: per stage (R,) and per unit (R, N)."""
     training, cluster = problem.training, rows.cluster
-    first, where = distinct_rows((*_holders(rows), rows.per_node))
+    first, where = distinct_rows((*holders(rows), rows.per_node))
     shape, replicas = rows.shape.take(first), rows.replicas[first]
     per_node = rows.per_node[first]
     reductions, updates = [], []

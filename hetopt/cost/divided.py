@@ -35,6 +35,7 @@ def part(
     number: int,
     batch: int,
     source: LatencySource | None = None,
+    whole: Problem | None = None,
 ) -> Part:
     """Return the problem and the table of one pipeline.
 
@@ -48,6 +49,8 @@ def part(
         See ``part_of``.
     source
         That of the whole problem; see ``build_table``.
+    whole
+        If one pipeline has all nodes: see ``build_table``.
 
     Raises
     ------
@@ -56,11 +59,11 @@ def part(
     """
     own = part_of(problem, division, number, batch)
     if len(division) == 1:
-        return Part(own, build_table(own, source))
-    whole = with_corrected_links(problem)
+        return Part(own, build_table(own, source, whole=whole))
+    corrected = with_corrected_links(problem)
     between = {
         each.name: Between(
-            way=slowest_way(whole, division, number, each.name),
+            way=slowest_way(corrected, division, number, each.name),
             pipelines=len(division),
         )
         for each in own.clusters
@@ -75,6 +78,7 @@ def by_length(
     division: Sequence[Mapping[str, tuple[int, ...]]],
     number: int,
     sources: Mapping[int, LatencySource],
+    whole: Problem | None = None,
 ) -> dict[int, Part]:
     """Return one pipeline's problem and table for each length, the longest first.
 
@@ -87,6 +91,8 @@ def by_length(
         See ``part``. A division into one pipeline gives it all clusters.
     sources
         See ``sources_by_length``.
+    whole
+        See ``part``.
 
     Raises
     ------
@@ -95,7 +101,7 @@ def by_length(
     """
     batch = problem.training.global_batch
     return {
-        tokens: part(problem.of_length(tokens), division, number, batch, source)
+        tokens: part(problem.of_length(tokens), division, number, batch, source, whole)
         for tokens, source in sources.items()
     }
 

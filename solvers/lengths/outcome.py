@@ -84,7 +84,8 @@ def solve_lengths(
     # It loads OR-Tools, which other searches do without.
     from hetopt.solvers.lengths.search import LengthsSearch
 
-    search = LengthsSearch(request, most, simulated=objective == "simulated")
+    simulated = objective == "simulated"
+    search = LengthsSearch(request, most, simulated=simulated, whole=whole)
     search.run()
     # Only plans that keep all principles are searched.
     relaxed = request.params.principles.relaxed

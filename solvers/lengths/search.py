@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
     from hetopt.cost.divided import Part
     from hetopt.formulations.lengths.option import Option
+    from hetopt.problem.problem import Problem
     from hetopt.solvers.dividing import Division
     from hetopt.solvers.request import Request
 
@@ -76,13 +77,25 @@ class LengthsSearch:
         The best plans, of one division each, with their times, ascending.
     interrupted
         Whether the user stopped the search.
+
+    Parameters
+    ----------
+    whole
+        See ``solve_lengths``.
     """
 
-    def __init__(self, request: Request, most: int, *, simulated: bool = False) -> None:
-        self._request, self._simulated = request, simulated
+    def __init__(
+        self,
+        request: Request,
+        most: int,
+        *,
+        simulated: bool = False,
+        whole: Problem | None = None,
+    ) -> None:
+        self._request, self._simulated, self._all = request, simulated, whole
         problem = request.problem
-        whole = tuple(everything(problem).items())
-        self.ways: list[Division] = [(whole,)]
+        nodes = tuple(everything(problem).items())
+        self.ways: list[Division] = [(nodes,)]
         if most > 1:
             cuts = request.params.principles.sharing == "one"
             self.ways += divisions(problem, most, cuts=cuts)
@@ -216,7 +229,9 @@ class LengthsSearch:
         key = self._key(way, number)
         if key not in self._seats:
             division = [dict(parts) for parts in way]
-            parts = by_length(self._request.problem, division, number, self._sources)
+            parts = by_length(
+                self._request.problem, division, number, self._sources, self._all
+            )
             self._seats[key] = Seat(self._request, parts)
         return self._seats[key]
 

@@ -109,7 +109,7 @@ class Space:
         """
         if self.problem.training.lengths is None or self.nodes is None:
             return self.problem, self.table
-        return self.own, build_table(self.own)
+        return self.own, build_table(self.own, whole=self.whole.problem)
 
     @cached_property
     def units(self) -> int:

@@ -194,3 +194,32 @@ def test_the_throughput_of_an_answer_permits_it() -> None:
     again = json.loads(Path("o.json").read_text("utf-8"))
     assert again["plan"] == best["plan"]
     assert main(["verify", "site.yaml", "o.json", "c.json"]) == 0
+
+
+#: One device a cluster: only the whole model is on it, its tied embedding but once.
+TIED = """\
+model: {layers: 2, hidden: 512, heads: 8, ffn: 2048, vocab: 50000, tied: true}
+clusters:
+  - {name: a, accelerator: A100-80GB, nodes: 1, devices_per_node: 1, memory: 1.4 GB,
+     overhead: 0 GB, inter_node: {bandwidth: 10 Gbps, latency: 5 us}, price_per_hour: 1}
+  - {name: b, accelerator: L4, nodes: 1, devices_per_node: 1, memory: 1.4 GB,
+     overhead: 0 GB, inter_node: {bandwidth: 10 Gbps, latency: 5 us}, price_per_hour: 1}
+links: {default: {bandwidth: 1 Gbps, latency: 5 us}}
+training: {global_batch: 4, seq_len: 512, schedule: 1f1b, recompute: full,
+           lengths: {256: 0.5, 512: 0.5}}
+"""
+
+
+@pytest.mark.usefixtures("site")
+@pytest.mark.parametrize("pipelines", ["1", "2"])
+def test_a_plan_on_one_of_the_clusters_needs_the_memory_that_it_needs_among_all(
+    pipelines: str,
+) -> None:
+    Path("site.yaml").write_text(TIED)
+    times = []
+    for options in ([], ["--budget", "1"], ["--budget", "2"], ["--objective", "cost"]):
+        asked = ["plan", "site.yaml", "--jobs", "1", "--pipelines", pipelines]
+        assert main([*asked, *options, "--out", "plan.json"]) == 0
+        assert main(["check", "site.yaml", "plan.json"]) == 0
+        times.append(json.loads(Path("plan.json").read_text())["iteration_time_s"])
+    assert len({*times}) == 1
