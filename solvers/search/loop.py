@@ -81,6 +81,7 @@ class Loop:
             if not self.searches:
                 raise
             self.interrupted = True
+        self.failure = self.failure or self._root.failure
         if not self.searches and self.failure is not None:
             raise self.failure
 

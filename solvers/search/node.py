@@ -103,12 +103,15 @@ class Node:
         Nodes that have this one among their children, with its key there.
     bound, rest, best
         See the module; ``best`` is ascending by value.
+    failure
+        Why the first problem that cannot be searched cannot; it is left to its bound.
     """
 
     def __init__(self, least: float = 0.0) -> None:
         self.parents: list[tuple[Node, Any]] = []
         self.bound = self.rest = least
         self.best: tuple[Found, ...] = ()
+        self.failure: InputError | None = None
 
     @property
     def value(self) -> float:
@@ -187,8 +190,6 @@ class Leaf(Node):
         The result of its last search; None before.
     proof
         The result from which its bound follows, of all its searches.
-    failure
-        Why the solver cannot search it.
     slice_s
         Seconds that its last search had.
     splits
@@ -210,7 +211,6 @@ class Leaf(Node):
         self.top, self._proves = top, proves
         self.result: Result | None = None
         self.proof: Result | None = None
-        self.failure: InputError | None = None
         self.slice_s = 0.0
         self.splits = False
         #: Whether its last search was for a first plan only.

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from hetopt.errors import InputError
 from hetopt.results.settlement import OPTIMALITY_GAP
 from hetopt.solvers.search.node import Node, best_of, spread
 
@@ -126,13 +127,18 @@ class OneOf(Node):
                 return None
             index = self.first(open_)
             if index not in self.known.nodes:
-                # Its own bound may be above the cheap one.
-                self.child(index)
+                try:
+                    # Its own bound may be above the cheap one.
+                    self.child(index)
+                except InputError as error:
+                    self.failure = self.failure or error
+                    self.known.tried[index] = np.inf
                 continue
-            limit = float(limits[index])
-            found = self.child(index).next(limit)
+            limit, child = float(limits[index]), self.child(index)
+            found = child.next(limit)
             if found is not None:
                 return found
+            self.failure = self.failure or child.failure
             self.known.tried[index] = limit
 
     def _open(self, limits: Floats) -> Bools:

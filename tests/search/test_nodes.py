@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from hetopt.errors import InputError
 from hetopt.solvers.search.node import Found, Node, Step, spread
 from hetopt.solvers.search.one_of import OneOf
 from tests.search.toys import OnePlan
@@ -100,3 +101,24 @@ def test_a_low_bound_is_searched_even_if_all_best_plans_are_known() -> None:
     assert step is not None
     assert step.leaf is second  # type: ignore[comparison-overlap]
     assert step.cutoff == 6.0
+
+
+def test_a_child_that_cannot_be_made_is_left_to_its_bound() -> None:
+    """Its nodes may be divided in too many ways; others are searched."""
+    other, error = Child(2.0), InputError("too many ways", field="pipelines")
+    other.is_open = True
+
+    def make(index: int) -> Node:
+        if index == 0:
+            raise error
+        return other
+
+    inner = OneOf(np.array([1.0, 2.0]), make)
+    outer = OneOf(np.zeros(1), [inner].__getitem__)
+    step = outer.next(math.inf)
+    assert step is not None
+    assert step.leaf is other  # type: ignore[comparison-overlap]
+    other.is_open = False
+    assert outer.next(math.inf) is None
+    assert outer.failure is error
+    assert (inner.bound, outer.bound) == (1.0, 1.0)
