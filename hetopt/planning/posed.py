@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from hetopt.base.deadline import Deadline
 from hetopt.cost.build import build_table
 from hetopt.cost.table.table import CostTable
-from hetopt.errors import CheckError
+from hetopt.errors import CheckError, InputError
 from hetopt.planning.objective import PATIENCE_S, decided
 from hetopt.planning.solving import solve_for
 from hetopt.results.launch import Launch
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
     from hetopt.planning.asked import Search
     from hetopt.problem.problem import Problem
+    from hetopt.problem.training.principles import Principles
     from hetopt.results.front import Front
     from hetopt.results.result import Objective, Result
     from hetopt.solvers.progress import Progress
@@ -78,6 +79,8 @@ class Posed:
             RaceParams(principles=asked.principles),
             solver=asked.solver,
         )
+        if asked.certified and not over.branches:
+            _ensure_covered(table, aim, asked.principles)
         return cls(asked=asked, problem=problem, table=table, over=over, objective=aim)
 
     @property
@@ -196,6 +199,18 @@ class Posed:
             proven=without.status == "optimal",
         )
         return replace(result, launch=launch)
+
+
+def _ensure_covered(
+    table: CostTable, objective: Objective, principles: Principles
+) -> None:
+    """Raise InputError if there can be no certificate of a search without branchings."""
+    from hetopt.check.verify.certificate import not_covered
+
+    if not_covered(table, objective, principles) is not None:
+        relaxed = " and ".join(principles.relaxed)
+        msg = f"does not cover {table.schedule} with {relaxed} relaxed: leave it out"
+        raise InputError(msg, field="certified")
 
 
 def _table_of(problem: Problem, table: CostTable | str | None) -> CostTable:

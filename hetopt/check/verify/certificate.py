@@ -26,7 +26,7 @@ from hetopt.check.verify.chunks import counted_twice, is_sized
 from hetopt.check.verify.findings import Doubt, Finding
 from hetopt.check.verify.picoseconds import picoseconds
 from hetopt.check.verify.tasks import TOO_LONG_PS, BoundsTask, Verified, make
-from hetopt.cost.boundaries.places import searched_table
+from hetopt.cost.boundaries.places import may_share, searched_table
 from hetopt.cost.table_file.file import table_digest
 from hetopt.errors import CheckError, DigestError, InputError
 from hetopt.problem.digest import problem_digest
@@ -52,8 +52,8 @@ def not_covered(
 ) -> InputError | None:
     """Return why no certificate covers an objective; None: one does.
 
-    Memory depends on p, but principles are relaxed; or warm-up counts are free, but the
-    time is that in closed form.
+    Principles are relaxed, but memory depends on p, or boundaries of blocked transfers
+    may share a link; or warm-up counts are free, but the time is that in closed form.
     """
     simulated = objective == "simulated"
     if STEPS[table.schedule].free and not simulated:
@@ -62,7 +62,8 @@ def not_covered(
             "simulated time"
         )
         return InputError(msg, field="objective")
-    if principles.relaxed and is_sized(table):
+    blocked = STEPS[table.schedule].blocking and may_share(table, principles)
+    if principles.relaxed and (blocked or is_sized(table)):
         msg = (
             f"no certificate covers this with {table.schedule}: plan again with all "
             "principles kept"

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 #: What only the search can know, by the key of a result that holds it.
 _TOLD = {
     "settlements": "the bounds of single programs, which `hetopt verify` derives again "
-    "from a certificate",
+    "from a certificate as far as the answer needs them",
     "claims": "the bounds of single problems, from which that of the whole follows",
     "launch": "the plan without the launcher's limits",
     "stability": "how far coefficients may move",

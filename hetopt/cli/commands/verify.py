@@ -92,14 +92,22 @@ def run(options: argparse.Namespace) -> int:
     ):
         verifier = Verifier(leaves, file, bar, work, deadline, options.seed)
         searched = verifier.run(options.sample)
+    if planned.result is not None:
+        _ensure_result_holds(planned, table)
     programs = sum(len(check.claims) for check in checks)
     solvers = " and ".join(sorted({check.solver for check in checks})) or "a solver"
+    unused = [
+        f"that {solvers} settled programs",
+        "bounds of programs in the plan file above those of the certificate",
+    ]
+    if planned.result is not None and planned.result.get("launch"):
+        unused.append("the plan without the launcher's limits")
     emit(
         f"{options.certificate}: verified: {what} "
         f"{'the only program' if programs == 1 else f'all {programs} programs'}; "
         f"{searched}\n"
-        f"not verified, as no claim rests on it: that {solvers} settled programs, "
-        "and which were refuted by a bound and which by a search"
+        f"not verified, as no claim rests on it: {', '.join(unused)}, and which were "
+        "refuted by a bound and which by a search"
     )
     if (note := schedule_note(options.problem, planned.result or {})) is not None:
         emit(note)
@@ -147,6 +155,19 @@ def _leaves(planned: Planned, table: CostTable, file: File) -> tuple[list[Leaf],
     problems = counted(len(tree.leaves), "problem")
     what = f"digests, plan, that the bound follows from those of {problems}, and"
     return tree.leaves, f"{what} the bounds of"
+
+
+def _ensure_result_holds(planned: Planned, table: CostTable) -> None:
+    """Raise CheckError if `hetopt check` would refuse what else the plan file says."""
+    from hetopt.check import check_result
+    from hetopt.errors import CheckError
+
+    assert planned.result is not None
+    if "claims" in planned.result:
+        # That was checked with the tree.
+        return
+    if findings := check_result(planned.problem, table, planned.result):
+        raise CheckError(findings)
 
 
 def _kernels(check: CertificateCheck) -> tuple[KernelSetName, ...]:

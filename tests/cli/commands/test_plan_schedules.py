@@ -378,3 +378,16 @@ def test_blocked_transfers_relax_to_the_plans_that_keep_all(
         assert main(["check", problem, str(out)]) == 0
     assert times[1] == times[0]
     assert times[2] <= times[0]
+
+
+def test_a_certificate_of_them_is_that_of_several_problems_or_refused(
+    problem: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out, proof = tmp_path / "plan.json", tmp_path / "proof.json"
+    asked = ["plan", problem, "--schedule", "1f1b-blocking", "--relax", "p3"]
+    asked += ["--jobs", "1", "--out", str(out), "--certificate", str(proof)]
+    assert main(asked) == 2
+    expected = "--certificate: does not cover 1f1b-blocking with p3 relaxed"
+    assert capsys.readouterr().err.startswith(expected)
+    assert main([*asked, "--pipelines", "2"]) == 0
+    assert main(["verify", problem, str(out), str(proof)]) == 0

@@ -120,6 +120,20 @@ def test_what_no_claim_rests_on_is_not_verified_and_this_is_said(
     assert lines[-1].endswith("which were refuted by a bound and which by a search")
 
 
+def test_what_else_the_plan_file_says_is_checked(
+    certified: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    problem, plan = (certified / name for name in FILES[:2])
+    data = read(plan)
+    for each in data["settlements"]:
+        each["how"] = "infeasible"
+    path = tmp_path / "resettled.json"
+    path.write_text(json.dumps(data))
+    code, lines = verify(capsys, str(problem), str(path), str(certified / "cert.json"))
+    assert code == 1
+    assert any("is infeasible, but has a bound" in line for line in lines), lines
+
+
 @pytest.mark.parametrize(
     ("forge", "said"),
     [
