@@ -204,7 +204,7 @@ class Posed:
 def _ensure_covered(
     table: CostTable, objective: Objective, principles: Principles
 ) -> None:
-    """Raise InputError if there can be no certificate of a search without branchings."""
+    """Raise InputError if a search that does not branch can have no certificate."""
     from hetopt.check.verify.certificate import not_covered
 
     if not_covered(table, objective, principles) is not None:
