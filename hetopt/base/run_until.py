@@ -51,6 +51,7 @@ def run_until(deadline: Deadline, work: Callable[[], _T]) -> _T:
     watch = _Timer(max(left_s, 0.0) + _GRACE_S)
     try:
         try:
+            watch.begin()
             return work()
         finally:
             watch.close()
@@ -90,7 +91,7 @@ def _must_go_on(frame: FrameType | None) -> bool:
 
 
 class _Timer:
-    """Raises ``_Late`` in the thread that made it, after a number of seconds.
+    """Raises ``_Late`` in the thread that made it, some seconds after ``begin``.
 
     Attributes
     ----------
@@ -102,17 +103,26 @@ class _Timer:
         self.has_raised = False
         self._worker = threading.get_ident()
         self._unraisable = sys.unraisablehook
-        sys.unraisablehook = self._tell
         # Python cannot wait for longer than that, which is centuries.
         self._seconds = min(seconds, threading.TIMEOUT_MAX)
-        self._over = threading.Event()
+        self._begun, self._over = threading.Event(), threading.Event()
         self._thread = threading.Thread(target=self._wait, daemon=True)
+
+    def begin(self) -> None:
+        """Let the time run; nothing is raised before its thread has started.
+
+        On a busy machine that may take longer than all the time there is.
+        """
+        sys.unraisablehook = self._tell
         self._thread.start()
+        self._begun.set()
 
     def close(self) -> None:
         """End the watch; nothing is raised from then on."""
         self._over.set()
-        self._thread.join()
+        self._begun.set()
+        if self._thread.ident is not None:
+            self._thread.join()
         self._raise(None)
         sys.unraisablehook = self._unraisable
 
@@ -122,6 +132,7 @@ class _Timer:
             self._unraisable(unraisable)
 
     def _wait(self) -> None:
+        self._begun.wait()
         seconds = self._seconds
         while not self._over.wait(seconds):
             seconds = _AGAIN_S

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import sys
+import threading
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -32,6 +33,26 @@ def test_work_that_never_ends_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
         run_until(Deadline.after(0.01), _stubborn)
     # Nothing comes after it.
     time.sleep(0.05)
+
+
+def test_a_watch_that_starts_late_ends_work_like_any(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """On a busy machine its thread may take longer to start than there is time."""
+    monkeypatch.setattr(ending, "_GRACE_S", 0.0)
+    start = threading.Thread.start
+
+    def held_up(thread: threading.Thread) -> None:
+        start(thread)
+        end = time.monotonic() + 0.1
+        while time.monotonic() < end:
+            pass
+
+    monkeypatch.setattr(threading.Thread, "start", held_up)
+    hook = sys.unraisablehook
+    with pytest.raises(Stopped):
+        run_until(Deadline.after(0.0), _stubborn)
+    assert sys.unraisablehook is hook
 
 
 def test_an_error_of_work_that_was_disturbed_is_no_error(
