@@ -163,7 +163,7 @@ def _ensure_result_holds(planned: Planned, table: CostTable) -> None:
     from hetopt.errors import CheckError
 
     assert planned.result is not None
-    if "claims" in planned.result:
+    if planned.result.get("claims") is not None:
         # That was checked with the tree.
         return
     if findings := check_result(planned.problem, table, planned.result):
