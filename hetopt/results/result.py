@@ -45,7 +45,8 @@ class Result(FileRecord, Branched, Shown):
     alternatives
         The next best plans, best first; each differs from the others in stages,
         micro-batches, clusters, strategies or stages per cluster, and by more than
-        an exchange of identical clusters.
+        an exchange of identical clusters; with nodes to rent, of clusters that are both
+        rented.
     lower_bound_s
         Valid lower bound on the objective over the whole space; None if none is known
         or nothing is feasible.

@@ -100,13 +100,18 @@ def _handed_out(
     cuts
         Whether nodes may be cut into halves.
     """
-    ways = []
-    for halves in product(range(2 * count + 1), repeat=pipelines):
-        odd = sum(each % 2 for each in halves)
-        if sum(halves) == 2 * count and ((cuts and size % 2 == 0) or not odd):
-            ways.append(
-                tuple(
-                    (size,) * (each // 2) + (size // 2,) * (each % 2) for each in halves
-                )
-            )
-    return ways
+    step = 1 if cuts and size % 2 == 0 else 2
+    return [
+        tuple((size,) * (each // 2) + (size // 2,) * (each % 2) for each in halves)
+        for halves in _sums(2 * count, pipelines, step)
+    ]
+
+
+def _sums(total: int, parts: int, step: int) -> Iterator[tuple[int, ...]]:
+    """Yield all ways to write a total, a multiple of ``step``, as a sum of such."""
+    if parts == 1:
+        yield (total,)
+        return
+    for first in range(0, total + 1, step):
+        for rest in _sums(total - first, parts - 1, step):
+            yield (first, *rest)
