@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -125,18 +126,10 @@ def unplaced(
     body = tuple(kind not in END_KINDS for kind in kinds)
     usable = tuple(usable_bytes(problem, cluster) for cluster in problem.clusters)
     permitted = permitted_strategies(problem.pins.resharding)
+    columns = partial(_cluster_tables, whole=whole or problem)
     per_cluster = [
-        _cluster_tables(
-            problem,
-            cluster,
-            kinds,
-            body,
-            limit,
-            source,
-            between.get(cluster.name),
-            whole or problem,
-        )
-        for cluster, limit in zip(problem.clusters, usable, strict=True)
+        columns(problem, own, kinds, body, limit, source, between.get(own.name))
+        for own, limit in zip(problem.clusters, usable, strict=True)
     ]
     able = _with_strategies(problem, per_cluster)
     slices = table_slices(problem, able, cut_classes, permitted)

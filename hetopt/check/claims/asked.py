@@ -21,7 +21,7 @@ from hetopt.results.certificate import PS_S
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from hetopt.check.claims.divisions import Divided
+    from hetopt.check.claims.ways import Divided
     from hetopt.cost.table.table import CostTable
     from hetopt.plans.plan import Plan
     from hetopt.problem.problem import Problem

@@ -11,112 +11,26 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import replace
-from functools import cached_property
-from math import inf
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from hetopt.check.claims.claim import Claim
-from hetopt.check.claims.ways import count_limit, name_of, ways_of
+from hetopt.check.claims.ways import Divided, name_of
 from hetopt.check.plan.reading import items, mapping, whole
 from hetopt.cost.divided import depends_on
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Mapping
 
-    from hetopt.check.claims.asked import Asked
     from hetopt.check.claims.claim import At, Derive
     from hetopt.check.claims.ways import Division
     from hetopt.plans.plan import Plan
-    from hetopt.problem.problem import Problem
-
-
-#: A division, in any order of its pipelines (``name_of``).
-Name = frozenset[tuple[object, int]]
-
-
-class Divided:
-    """Every division of some nodes: the same under every schedule.
-
-    Attributes
-    ----------
-    problem
-        That of these nodes.
-    ways
-        The divisions by name.
-    device_s
-        The least time that devices need, by name.
-
-    Parameters
-    ----------
-    nodes
-        Nodes of each cluster; length J.
-    """
-
-    def __init__(self, asked: Asked, nodes: tuple[int, ...]) -> None:
-        self.problem = restricted(asked.problem, nodes)
-        self._time, self._nodes = asked.device_time, np.array(nodes)
-        count_limit(self.problem, asked.most)
-        # If stages of a cluster may differ in size, nodes are not cut into halves.
-        cuts = asked.principles.sharing == "one"
-        ways = ways_of(self.problem, asked.most, cuts=cuts)
-        self.ways = {name_of(way): way for way in ways}
-        self.device_s = {name: self.least_s(name, {}) for name in self.ways}
-
-    @classmethod
-    def of(cls, at: At) -> Divided:
-        """Return those of the nodes at a place, which the next places often share."""
-        known = at.asked.divided
-        if at.nodes not in known:
-            known.clear()
-            known[at.nodes] = cls(at.asked, at.nodes)
-        return known[at.nodes]
-
-    @cached_property
-    def parts(self) -> dict[Name, tuple[Hashable, ...]]:
-        """What the time of each pipeline of a division depends on, by name."""
-        return {
-            name: tuple(depends_on(self.problem, way, r) for r in range(len(way)))
-            for name, way in self.ways.items()
-        }
-
-    def least_s(
-        self, name: Name, claimed: Mapping[Hashable, Mapping[int, float]]
-    ) -> float:
-        """Return a lower bound on the time of plans of a division.
-
-        Parameters
-        ----------
-        claimed
-            Bounds on pipelines by what they depend on, and by their sequences.
-        """
-        known, way = self._time, self.ways[name]
-        if known.mixed_s is not None:
-            return known.mixed_s
-        times = []
-        for number, nodes in enumerate(way):
-            own_s = np.array([inf, *known.of_part(nodes, self._nodes)])
-            own = claimed.get(self.parts[name][number], {}) if claimed else {}
-            for n, bound_s in own.items():
-                own_s[n] = max(own_s[n], bound_s)
-            times.append(own_s)
-        least, batch = times[0], known.batch
-        for left, after in zip(range(len(way) - 2, -1, -1), times[1:], strict=True):
-            longest = np.full(batch + 1, inf)
-            # Every later pipeline takes a sequence, and the last one all that are left.
-            for n in range(2 if left else max(2, batch), batch + 1 - left):
-                # 1 to n - 1 sequences for the earlier pipelines, the rest for this one.
-                longest[n] = np.maximum(least[1:n], after[n - 1 : 0 : -1]).min()
-            least = longest
-        return float(least[-1])
 
 
 class Divisions(Claim):
     """What follows about each division of a problem's nodes."""
 
     def __init__(self, at: At, entry: Mapping[str, Any], derive: Derive) -> None:
-        self._derive, self._divided = derive, Divided.of(at)
+        self._derive, self._divided = derive, _divided(at)
         self._bounds: defaultdict[Hashable, dict[int, float]] = defaultdict(dict)
         ways, device_s = self._divided.ways, self._divided.device_s
         if (said := whole(entry, "of", at.place)) != len(ways):
@@ -185,17 +99,17 @@ class Divisions(Claim):
         return self._least[self._alone]
 
 
-def restricted(problem: Problem, nodes: tuple[int, ...]) -> Problem:
-    """Return the problem on some nodes, without clusters that have none."""
-    given = zip(problem.clusters, nodes, strict=True)
-    if all(each.nodes == count for each, count in given):
-        return problem
-    clusters = tuple(
-        each.with_nodes(count)
-        for each, count in zip(problem.clusters, nodes, strict=True)
-        if count
-    )
-    return replace(problem, clusters=clusters)
+def _divided(at: At) -> Divided:
+    """Return the divisions of the nodes at a place, which the next ones often share."""
+    asked = at.asked
+    if at.nodes not in asked.divided:
+        asked.divided.clear()
+        # If stages of a cluster may differ in size, nodes are not cut into halves.
+        cuts = asked.principles.sharing == "one"
+        asked.divided[at.nodes] = Divided(
+            asked.problem, at.nodes, asked.device_time, most=asked.most, cuts=cuts
+        )
+    return asked.divided[at.nodes]
 
 
 def _division(claim: Mapping[str, Any], place: str) -> Division:

@@ -1,16 +1,23 @@
-"""All ways to divide nodes among pipelines, enumerated for the checker."""
+"""All ways to divide nodes among pipelines, and what their device time bounds."""
 
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
+from functools import cached_property
 from itertools import product
+from math import inf
 from typing import TYPE_CHECKING
 
+import numpy as np
+
+from hetopt.cost.divided import depends_on
 from hetopt.errors import InputError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Hashable, Iterator, Mapping
 
+    from hetopt.check.claims.device_time import DeviceTime
     from hetopt.problem.problem import Problem
 
     #: Devices of each node of one cluster, by pipeline.
@@ -115,3 +122,97 @@ def _sums(total: int, parts: int, step: int) -> Iterator[tuple[int, ...]]:
     for first in range(0, total + 1, step):
         for rest in _sums(total - first, parts - 1, step):
             yield (first, *rest)
+
+
+#: A division, in any order of its pipelines (``name_of``).
+Name = frozenset[tuple[object, int]]
+
+
+class Divided:
+    """Every division of some of a problem's nodes: the same under every schedule.
+
+    Attributes
+    ----------
+    problem
+        That of these nodes.
+    ways
+        The divisions by name.
+    device_s
+        The least time that devices need, by name.
+
+    Parameters
+    ----------
+    nodes
+        Nodes of each cluster; length J.
+    time
+        Device time of the problem's nodes.
+    most, cuts
+        See ``ways_of``.
+    """
+
+    def __init__(
+        self,
+        problem: Problem,
+        nodes: tuple[int, ...],
+        time: DeviceTime,
+        *,
+        most: int,
+        cuts: bool,
+    ) -> None:
+        self.problem = restricted(problem, nodes)
+        self._time, self._nodes = time, np.array(nodes)
+        count_limit(self.problem, most)
+        ways = ways_of(self.problem, most, cuts=cuts)
+        self.ways = {name_of(way): way for way in ways}
+        self.device_s = {name: self.least_s(name, {}) for name in self.ways}
+
+    @cached_property
+    def parts(self) -> dict[Name, tuple[Hashable, ...]]:
+        """What the time of each pipeline of a division depends on, by name."""
+        return {
+            name: tuple(depends_on(self.problem, way, r) for r in range(len(way)))
+            for name, way in self.ways.items()
+        }
+
+    def least_s(
+        self, name: Name, claimed: Mapping[Hashable, Mapping[int, float]]
+    ) -> float:
+        """Return a lower bound on the time of plans of a division.
+
+        Parameters
+        ----------
+        claimed
+            Bounds on pipelines by what they depend on, and by their sequences.
+        """
+        known, way = self._time, self.ways[name]
+        if known.mixed_s is not None:
+            return known.mixed_s
+        times = []
+        for number, nodes in enumerate(way):
+            own_s = np.array([inf, *known.of_part(nodes, self._nodes)])
+            own = claimed.get(self.parts[name][number], {}) if claimed else {}
+            for n, bound_s in own.items():
+                own_s[n] = max(own_s[n], bound_s)
+            times.append(own_s)
+        least, batch = times[0], known.batch
+        for left, after in zip(range(len(way) - 2, -1, -1), times[1:], strict=True):
+            longest = np.full(batch + 1, inf)
+            # Every later pipeline takes a sequence, and the last one all that are left.
+            for n in range(2 if left else max(2, batch), batch + 1 - left):
+                # 1 to n - 1 sequences for the earlier pipelines, the rest for this one.
+                longest[n] = np.maximum(least[1:n], after[n - 1 : 0 : -1]).min()
+            least = longest
+        return float(least[-1])
+
+
+def restricted(problem: Problem, nodes: tuple[int, ...]) -> Problem:
+    """Return the problem on some nodes, without clusters that have none."""
+    given = zip(problem.clusters, nodes, strict=True)
+    if all(each.nodes == count for each, count in given):
+        return problem
+    clusters = tuple(
+        each.with_nodes(count)
+        for each, count in zip(problem.clusters, nodes, strict=True)
+        if count
+    )
+    return replace(problem, clusters=clusters)

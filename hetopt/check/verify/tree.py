@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from hetopt.check.claims.device_time import DeviceTime
-from hetopt.check.claims.divisions import restricted
 from hetopt.check.claims.result import check_result
+from hetopt.check.claims.ways import restricted
 from hetopt.check.plan.packing import most_stages
 from hetopt.check.plan.reading import choice, items, mapping, text
 from hetopt.check.verify.certificate import CertificateCheck
