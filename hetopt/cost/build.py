@@ -126,7 +126,7 @@ def unplaced(
     body = tuple(kind not in END_KINDS for kind in kinds)
     usable = tuple(usable_bytes(problem, cluster) for cluster in problem.clusters)
     permitted = permitted_strategies(problem.pins.resharding)
-    columns = partial(_cluster_tables, whole=whole or problem)
+    columns = partial(_cluster_tables, whole=whole)
     per_cluster = [
         columns(problem, own, kinds, body, limit, source, between.get(own.name))
         for own, limit in zip(problem.clusters, usable, strict=True)
