@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from hetopt.schedule.orders import FOLDED_CHUNKS
 from hetopt.schedule.schedules import MAX_DELTA
 from hetopt.solvers.arrays.costs import Edge
 from hetopt.solvers.arrays.least import shortest, unlike
@@ -52,7 +53,7 @@ class View:
         self.possible = self.options.possible
         if not self.possible:
             return
-        costs = self.costs = on_paths(self.options.costs, data, self.options.guests)
+        costs = self.costs = on_paths(self.options.costs, self.options)
         self.unlike = unlike(data.chain)
         self.short = [shortest(costs, first) for first in sorted({0, self.unlike})]
         self.ends = at_ends(costs)
@@ -138,8 +139,10 @@ class View:
 
     def runs(self, limit: int, excess: int) -> Runs:
         """Return runs with at most this excess, within the limit."""
-        longest = min(self.within.ceiling, limit // self.data.part.passes)
-        costs = self.costs
+        costs, part = self.costs, self.data.part
+        # Of one chunk, of which folded stages have two.
+        passes = part.passes * (1 if part.pairs is None else FOLDED_CHUNKS)
+        longest = min(self.within.ceiling, limit // passes)
         level = limits(costs, self.short, self.steps, self.beside, longest, excess)
         joint, worth = self.joint, self.worth
         if self.slowest > longest_occupancy(costs, excess):
