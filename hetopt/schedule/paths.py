@@ -147,18 +147,21 @@ def between(orders: Orders, stage: int) -> dict[tuple[str, int], int]:
     return found
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=4096)
 def folded_weights(schedule: ScheduleName, stages: int, microbatches: int) -> Ints:
     """Return the weights of folded stages, in the order of ``Weights``; (4, stages).
 
     With x of the first chunk and y of the second, and m <= n of them, m x + n y is at
     least (m + n) / 2 times the lesser of x + y and 2 y; with m > n, n times.
     """
-    orders = folded_orders(schedule, stages, microbatches)
+    # Once stages alternate, a micro-batch adds one pass of every kind and chunk.
+    few = min(microbatches, 4 * stages)
+    orders = folded_orders(schedule, stages, few)
     found = np.zeros((len(Weights._fields), stages), dtype=np.int64)
     for stage in range(stages):
         own = between(orders, stage)
         found[:3, stage] = [own[k, 1] + min(own[k, 0], own[k, 1]) for k in "FBW"]
+    found[:3] += FOLDED_CHUNKS * (microbatches - few)
     return found
 
 
