@@ -29,6 +29,15 @@ the fill is as above, with both chunks' times and transfers, end the g and w of 
 first stage's first chunk, and the excess what stage i runs between these two gradients
 (``between``). What a stage computes, q tau + g, is a bound of its own.
 
+A path may also go all the way again and again: a micro-batch begins once an earlier one
+has come back to the first stage, where it has to by the order of passes. With a such
+trips of whole micro-batches, or one, and then b - 1 of gradients alone, from the first
+stage's second chunk to its first,
+
+    sum of (a phi + b B + (a + b) kappa) + end
+
+are bounds, with a = b, and with a = 1 (``folded_trips``).
+
 A link is a path as well: its gradients follow each other omega apart, and
 
     fill + (n - 1 - (v - 1) p) omega + end
@@ -50,6 +59,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import product
+from operator import sub
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -165,12 +175,49 @@ def folded_weights(schedule: ScheduleName, stages: int, microbatches: int) -> In
     return found
 
 
+def _rounds(orders: Orders, begin: tuple[str, int]) -> list[int]:
+    """Return micro-batches of which each begins once the one before it has come back.
+
+    On the first of folded stages: the next whose pass ``begin`` comes after the last
+    gradient of the one before.
+    """
+    found: list[int] = []
+    away = False
+    for kind, number in orders.of(0):
+        micro, chunk = divmod(number, FOLDED_CHUNKS)
+        if away:
+            away = (kind, number) != ("B", FOLDED_CHUNKS * found[-1])
+        elif (kind, chunk) == begin:
+            found.append(micro)
+            away = True
+    return found
+
+
+@lru_cache(maxsize=4096)
+def folded_trips(
+    schedule: ScheduleName, stages: int, microbatches: int
+) -> tuple[tuple[int, int], ...]:
+    """Return how often trips through folded stages have all phi, and all B.
+
+    They are those of whole micro-batches, and, after one, those of gradients alone.
+    Once stages alternate, as many micro-batches are between two of them as mostly are.
+    """
+    few = min(microbatches, 4 * stages)
+    orders, counts = folded_orders(schedule, stages, few), []
+    for begin in ("F", 0), ("B", 1):
+        found = _rounds(orders, begin)
+        paces = sorted(map(sub, found[1:], found)) or [microbatches]
+        counts.append(len(found) + (microbatches - few) // paces[len(paces) // 2])
+    return (counts[0], counts[0]), (1, counts[1])
+
+
 def path_bound_ns(times: PipelineTimes) -> int:
     """Return the longest of these paths, at most the simulated time."""
     if times.mixed:
         return max(_of_lengths(times))
     if times.fold is not None:
-        return max(*_of_chunks(times), *_of_shares(times), *_of_folds(times))
+        links = *_of_folded_links(times), *_of_shares(times)
+        return max(*_of_folds(times), *links)
     return max(*_of_stages(times), *_of_links(times), *_of_shares(times))
 
 
@@ -274,17 +321,11 @@ def _after_first_backward(times: PipelineTimes, share: Share, side: bool) -> int
     return count + sum(ahead) + behind * max(0, gradients)
 
 
-def _of_chunks(times: PipelineTimes) -> Iterator[int]:
-    """Yield the paths of folded stages, and of the links behind them."""
-    fill, omegas = _fill_ns(times), (*times.alone_occupancy_ns, 0)
-    for i, (phi, omega) in enumerate(zip(times.forward_ns, omegas, strict=True)):
+def _of_folded_links(times: PipelineTimes) -> Iterator[int]:
+    """Yield paths through the links of folded stages."""
+    for i, omega in enumerate(times.alone_occupancy_ns):
         own = between(times.orders, i)
-        rows = *times.durations_ns(i), times.weights_ns(i)
-        took = dict(zip("FBW", rows, strict=True))
-        yield fill + sum(own[each] * took[each[0]][each[1]] for each in own)
-        yield fill + (own["F", 0] + own["B", 1]) * omega
-        busy_ns = phi + times.backward_ns[i]
-        yield times.microbatches * busy_ns + times.sync_ns[i]
+        yield _fill_ns(times) + (own["F", 0] + own["B", 1]) * omega
 
 
 def _of_folds(times: PipelineTimes) -> Iterator[int]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from hetopt.schedule.orders import FOLDED_CHUNKS
-from hetopt.schedule.paths import PathForm, folded_weights
+from hetopt.schedule.paths import PathForm, folded_trips, folded_weights
 from hetopt.solvers.arrays.costs import Edge, Fact, Option, Sum, Weight
 from hetopt.solvers.arrays.windows import INFINITE
 
@@ -93,10 +93,6 @@ def _folded(costs: Costs, options: ProgramOptions) -> Costs:
     first, second = np.array(part.pairs).T
     pairs = slice(-len(first), None)
 
-    def gather(name: str) -> Ints:
-        rows = [getattr(part.clusters[j], name)[k] for j, k in options.pairs]
-        return np.array(rows, dtype=np.int64)
-
     def of_chunk(times: Ints) -> Ints:
         """Return half of both chunks' times, or that of the second one if less."""
         here, back = times[:, first], times[:, second]
@@ -104,9 +100,10 @@ def _folded(costs: Costs, options: ProgramOptions) -> Costs:
         found[:, pairs] = (back + np.minimum(here, back)) // FOLDED_CHUNKS
         return found
 
-    phi, beta, later = map(gather, ("forward_ns", "backward_ns", "weight_ns"))
+    names = ("forward_ns", "backward_ns", "weight_ns")
+    phi, beta, later = (_gathered(options, name) for name in names)
     one = [of_chunk(times) for times in (phi, beta - later, later)]
-    end = gather("sync_unit_ns")
+    end = _gathered(options, "sync_unit_ns")
     end[:, pairs] += later[:, first]
     sums, option = costs.sums.copy(), costs.option.copy()
     for row, times in (
@@ -127,6 +124,38 @@ def _folded(costs: Costs, options: ProgramOptions) -> Costs:
         edge=edge,
         weights=_by_warmup(data),
     )
+
+
+def trips(costs: Costs, options: ProgramOptions) -> list[Costs]:
+    """Return the costs of trips through the pipeline (``folded_trips``), if any.
+
+    Parameters
+    ----------
+    costs
+        Those of ``on_paths``, of which only the fill is another one.
+    """
+    data, chain = options.data, options.data.chain
+    if not data.rule.folded:
+        return []
+    names = ("forward_ns", "backward_ns", "weight_ns")
+    phi, beta, later = (_gathered(options, name) for name in names)
+    found = []
+    counts = folded_trips(data.schedule, data.stages, data.part.microbatches)
+    for forth, home in counts:
+        sums, option, facts = costs.sums.copy(), costs.option.copy(), costs.facts.copy()
+        times = forth * phi + home * (beta - later)
+        sums[Sum.FILL] = times @ chain.prefix.T
+        option[:, Option.LEAD + Sum.FILL] = times @ np.array(chain.lead)
+        facts[Fact.HOPS] = forth + home
+        found.append(costs._replace(sums=sums, option=option, facts=facts))
+    return found
+
+
+def _gathered(options: ProgramOptions, name: str) -> Ints:
+    """Return a column of all options' tables; shape (O, kinds)."""
+    clusters = options.data.part.clusters
+    rows = [getattr(clusters[j], name)[k] for j, k in options.pairs]
+    return np.array(rows, dtype=np.int64)
 
 
 def _by_warmup(data: ProgramData) -> Ints:
