@@ -333,7 +333,9 @@ def _repeated(
         folded=True,
     )
     #: Where each pass's input is from, as stage, kind and chunk; None: nowhere.
-    needed = [{key: _needed(whole, i, *key) for key in starts[i]} for i in range(stages)]
+    needed = [
+        {key: _needed(whole, i, *key) for key in starts[i]} for i in range(stages)
+    ]
     #: How many of these have run; a stage runs those of one kind and chunk in order.
     done = [dict(each) for each in numbers]
 

@@ -24,11 +24,12 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from hetopt.check.plan.schedule.schedules import STEPS
 from hetopt.check.verify.chunks import Rounds, at_rest, is_sized
 from hetopt.check.verify.dominance import without_replaced
 from hetopt.check.verify.fills import NEVER, add, together
 from hetopt.check.verify.hosting import Host
-from hetopt.check.verify.simulated_bound import SimulatedHost
+from hetopt.check.verify.simulated_bound import SimulatedHost, trip_counts
 from hetopt.check.verify.wide_bound import WideRelaxation
 from hetopt.problem.training.principles import PRUNED
 
@@ -193,8 +194,14 @@ def _excesses(
     if principles.relaxed:
         wide = partial(WideRelaxation, problem, table, microbatches)
         made = partial(wide, principles=principles, objective="simulated")
-    rounds = Rounds(min(1, microbatches * table.chunks - 1))
-    return _unproven(made, rounds, bounds, share=share, end=end)
+    rounds, again = Rounds(min(1, microbatches * table.chunks - 1)), []
+    if table.pairs is not None and not principles.relaxed:
+        # Their number depends on p, of which there is one.
+        steps, (p,) = STEPS[table.schedule], bounds
+        for counts in trip_counts(steps, microbatches, p):
+            host = partial(SimulatedHost, counts=counts)
+            again.append(partial(_Relaxation, problem, table, part, host=host))
+    return _unproven(made, rounds, bounds, again, share=share, end=end)
 
 
 def _groups(table: CostTable, bounds: Mapping[int, int]) -> list[dict[int, int]]:
@@ -214,6 +221,7 @@ def _unproven(
     made: Callable[[int], _Relaxation | WideRelaxation],
     rounds: Rounds,
     bounds: Mapping[int, int],
+    again: Sequence[Callable[[int], _Relaxation]] = (),
     *,
     share: float = 0,
     end: float | None = None,
@@ -226,8 +234,11 @@ def _unproven(
         Makes the relaxation, given the largest stage count.
     rounds
         How T depends on lambda; with several chunks, for the only stage count.
+    again
+        Make relaxations whose fill alone is a bound.
     """
     sized = lru_cache(maxsize=None)(made)
+    trips = [lru_cache(maxsize=None)(each) for each in again]
     failed: Open = {}
     # For larger lambda, (q - 1) lambda alone exceeds the claimed bounds.
     per_ns = PS_PER_NS * rounds.steps
@@ -257,6 +268,10 @@ def _unproven(
             fill = least(high, sorted(wanted))
             lacking = _lacking(fill, wanted, (low, high), rounds)
             wanted = {p: wanted[p] for p in lacking}
+        for each in trips if lacking else ():
+            fill = each(relaxation.most_stages).fill(high, sorted(wanted))
+            wanted = {p: spent for p, spent in wanted.items() if fill[p] < spent}
+            lacking = {p: lacking[p] for p in wanted}
         if not lacking:
             continue
         largest = max(bounds[p] for p in lacking)
@@ -302,7 +317,7 @@ class _Relaxation:
         table: CostTable,
         part: TableSlice,
         most_stages: int,
-        host: type[Host] = Host,
+        host: Callable[..., Host] = Host,
     ) -> None:
         part = without_replaced(part)
         self.most_stages = most_stages

@@ -27,7 +27,9 @@ chunks, of which it has m <= n, and x = min(a + b, 2 b),
 
 and so for B and w. Here phi, B and w stand for x / 2, and m + n for how often.
 
-The largest excess replaces (q - 1) lambda.
+The largest excess replaces (q - 1) lambda. A path may also go all the way several times
+(``trip_counts``): with a forwards and b gradients of every stage, the simulated time is
+at least sum of (a phi + b B + (a + b) kappa) + end.
 
 If a cluster's boundaries share an uplink that each transfer occupies for s, and other
 clusters are on either side, its uplink has an excess like a stage with phi = B = s and
@@ -124,16 +126,48 @@ def _half(times: Ints, pairs: Sequence[tuple[int, int]]) -> Ints:
     return found
 
 
+def trip_counts(steps: Steps, q: int, stages: int) -> list[tuple[int, int]]:
+    """Return how often paths have all forwards and all B of folded stages.
+
+    After a B of the first stage's first chunk comes a micro-batch of which this stage
+    has not begun the forward, or not the B of its second chunk. It goes there and back,
+    whole or as a gradient, to its own such B, and so on.
+    """
+    counts = []
+    for begin in (FORWARD, 0), (BACKWARD, 1):
+        count, away = 0, -1
+        for kind, chunk, m in steps.order(Position(0, stages, q, 2, 0)):
+            if away < 0 and (kind, chunk) == begin:
+                count, away = count + 1, m
+            elif (kind, chunk, m) == (BACKWARD, 0, away):
+                away = -1
+        counts.append(count)
+    return [(counts[0], counts[0]), (1, counts[1])]
+
+
 class SimulatedHost(Host):
-    """A host whose stages keep to a largest excess, in ns, instead of lambda."""
+    """A host whose stages keep to a largest excess, in ns, instead of lambda.
+
+    Parameters
+    ----------
+    counts
+        How often the fill has forwards and B (``trip_counts``); None: once per chunk.
+    """
 
     def __init__(
-        self, problem: Problem, table: CostTable, part: TableSlice, j: int, most: int
+        self,
+        problem: Problem,
+        table: CostTable,
+        part: TableSlice,
+        j: int,
+        most: int,
+        counts: tuple[int, int] | None = None,
     ) -> None:
         self.passes, self.chunks = part.chunks * part.microbatches, part.chunks
+        self.counts = (self.chunks, self.chunks) if counts is None else counts
         self.pairs = part.pairs
         super().__init__(problem, table, part, j, most)
-        rows, units, steps = self.rows, self.units, self.steps
+        units, steps = self.units, self.steps
         self.ahead = part.ahead
         if steps.folded:
             self.weights = folded_weights(steps, self.passes, most, part.ahead)
@@ -144,8 +178,9 @@ class SimulatedHost(Host):
             sides += [self.into, self.out]
         least = np.minimum.reduce(sides)
         self.beside = np.where((least < NEVER) & (most > 1), least, 0)
-        self.inner = np.where(self.inner < NEVER, self.trips * self.inner, NEVER)
-        self.into, self.out = self.trips * self.into, self.trips * self.out
+        kappas = sum(self.counts)
+        self.inner = np.where(self.inner < NEVER, kappas * self.inner // 2, NEVER)
+        self.into, self.out = kappas * self.into // 2, kappas * self.out // 2
         self.late = 2 * (part.chunks - 1) * Rounds.of(part, most).back
         self.first_end = self.own_end + self.times.end @ units.lead
         self.own_end, self.least_sync = np.zeros_like(self.first_end), self.late
@@ -162,7 +197,7 @@ class SimulatedHost(Host):
         if later is None:
             later = np.zeros_like(phi)
         beta, end = rows.backward_ns - later, later
-        fill = self.trips * (phi + beta)
+        fill = self.counts[0] * phi + self.counts[1] * beta
         if pairs is not None:
             end = _first_of(later, pairs)
             phi, beta, later = (_half(each, pairs) for each in (phi, beta, later))
