@@ -216,9 +216,10 @@ def path_bound_ns(times: PipelineTimes) -> int:
     if times.mixed:
         return max(_of_lengths(times))
     if times.fold is not None:
-        links = *_of_folded_links(times), *_of_shares(times)
-        return max(*_of_folds(times), *links)
-    return max(*_of_stages(times), *_of_links(times), *_of_shares(times))
+        paths = [*_of_folds(times), *_of_folded_links(times), *_of_shares(times)]
+    else:
+        paths = [*_of_stages(times), *_of_links(times), *_of_shares(times)]
+    return max(paths)
 
 
 def _fill_ns(times: PipelineTimes) -> int:
