@@ -363,9 +363,8 @@ def _repeated(
                 m = numbers[stage][key]
                 due = at + 6 * m
                 late = m == microbatches or due >= least
-                if late or (due > now and now in steady):
-                    continue
-                if can_run(stage, *key, m):
+                early = due > now and now in steady
+                if not (late or early) and can_run(stage, *key, m):
                     first, least = key, due
             if first is not None:
                 kind, chunk = first

@@ -66,6 +66,30 @@ def add_cells(
                 least[n] = min(least[n], reached + cost[n])
 
 
+class Fills(NamedTuple):
+    """Least fills of (stages, body units) on some clusters.
+
+    Attributes
+    ----------
+    with_last
+        One of these clusters hosts the last stage.
+    without
+        None of them does.
+    """
+
+    with_last: Ints
+    without: Ints
+
+
+def joined(some: Fills, others: Fills) -> Fills:
+    """Return the least fills on both sets of clusters."""
+    both = Fills(*(np.full_like(some.without, NEVER) for _ in Fills._fields))
+    add(some.with_last, others.without, both.with_last)
+    add(some.without, others.with_last, both.with_last)
+    add(some.without, others.without, both.without)
+    return both
+
+
 class StageCosts(NamedTuple):
     """Costs and limits of the stages of one cluster; K strategies, M stages at most.
 
