@@ -91,7 +91,7 @@ def folded_weights(steps: Steps, q: int, stages: int, ahead: int) -> Ints:
     and B by the most W that a stage may have, and w by the fewest, those are of any
     stage with no more, and these of any with no fewer.
     """
-    own = np.array([_between(steps, q, stages, i) for i in range(stages)])[::-1]
+    own = np.array([own_counts(steps, q, stages, i) for i in range(stages)])[::-1]
     rows = np.zeros((q + 1, 4), dtype=np.int64)
     for w in range(q + 1):
         i = min(max(w - ahead, 1), stages)
@@ -100,7 +100,7 @@ def folded_weights(steps: Steps, q: int, stages: int, ahead: int) -> Ints:
     return rows
 
 
-def _between(steps: Steps, q: int, stages: int, i: int) -> list[int]:
+def own_counts(steps: Steps, q: int, stages: int, i: int) -> list[int]:
     """Return how often a folded stage has phi, B and w of one chunk in its excess."""
     counts, inside = [[0, 0] for _ in range(3)], False
     for kind, chunk, m in steps.order(Position(i, stages, q, 2, 0)):
