@@ -29,25 +29,25 @@ the fill is as above, with both chunks' times and transfers, end the g and w of 
 first stage's first chunk, and the excess what stage i runs between these two gradients
 (``between``). What a stage computes, q tau + g, is a bound of its own.
 
-A path may also go all the way again and again: a micro-batch begins once an earlier one
-has come back to the first stage, where it has to by the order of passes. With a such
-trips of whole micro-batches, or one, and then b - 1 of gradients alone, from the first
-stage's second chunk to its first,
+A path may also go all the way again and again: on the first stage some micro-batch may
+begin only after an earlier one has come back, by the order of passes. So may the
+gradient of a second chunk after that of an earlier micro-batch's first chunk. With a
+micro-batches that follow each other so, or with one and then b - 1 such gradients,
 
     sum of (a phi + b B + (a + b) kappa) + end
 
-are bounds, with a = b, and with a = 1 (``folded_trips``).
+is a bound; b = a with whole micro-batches, and else a = 1 (``folded_trips``).
 
 A link is a path as well: its gradients follow each other omega apart, and
 
     fill + (n - 1 - (v - 1) p) omega + end
 
-(not if transfers block; if stages are folded, as often as a stage sends something down
-between the two gradients). So is, for links and
-uplinks that boundaries share, the sum of what all transfers in one direction take but
-for the last. After the first backward of a stage that gradients leave over an uplink,
-activations cross another of its boundaries n - W times at least, and all its gradients
-follow. So an uplink between two clusters, busy for s per transfer, has the excess
+(not if transfers block; if stages are folded, omega counts for all that goes down
+between the two gradients). So is, for links and uplinks that boundaries share, the sum
+of what all transfers in one direction take but for the last. After the first backward
+of a stage that gradients leave over an uplink, activations cross another of its
+boundaries n - W times at least, and all its gradients follow. So an uplink between two
+clusters, busy for s per transfer, has the excess
 
     (n - W + n - 1 - (v - 1) p) s
 

@@ -18,8 +18,9 @@ if TYPE_CHECKING:
     from hetopt.solvers.request import Request
     from hetopt.solvers.simulated.ledger import SimulatedLedger
 
-#: Plans that random changes try: a second or two.
-_TRIES = 500
+#: How often plans are improved: the first time the best one, then drawn ones, and at
+#: last the best again. How many plans each of them tries.
+_ROUNDS, _TRIES = 5, 250
 
 
 class SimulatedPricer(Pricer):
@@ -37,12 +38,16 @@ def improve_start(ledger: SimulatedLedger, request: Request) -> None:
     ranked, deadline = ledger.ranked(), request.deadline
     if not (ranked and rule_of(request.table.schedule).folded):
         return
-    found = improved(
-        SimulatedPricer(request.problem, request.table),
-        ranked[0],
-        tries=_TRIES,
-        seed=str(request.seed),
-        goes_on=lambda: not deadline.is_over(),
-    )
-    if found is not None and ledger.find(found):
+    pricer, best = SimulatedPricer(request.problem, request.table), ranked[0]
+    for number in range(_ROUNDS):
+        found = improved(
+            pricer,
+            best if number in (0, _ROUNDS - 1) else None,
+            tries=_TRIES,
+            seed=f"{request.seed} {number}",
+            goes_on=lambda: not deadline.is_over(),
+        )
+        if found is not None and found.value < best.value:
+            best = found
+    if ledger.find(best):
         ledger.first = ledger.ranked()[-1].value
