@@ -207,7 +207,11 @@ def folded_trips(
     for begin in ("F", 0), ("B", 1):
         found = _rounds(orders, begin)
         paces = sorted(map(sub, found[1:], found)) or [microbatches]
-        counts.append(len(found) + (microbatches - few) // paces[len(paces) // 2])
+        left = microbatches - few
+        if left and begin == ("F", 0):
+            # Gradients run early at the end, forwards never.
+            left = microbatches - 1 - found[-1]
+        counts.append(len(found) + left // paces[len(paces) // 2])
     return (counts[0], counts[0]), (1, counts[1])
 
 

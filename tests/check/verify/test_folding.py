@@ -52,9 +52,10 @@ def ensure_counts(schedule: ScheduleName, p: int, q: int) -> None:
     steps = STEPS[schedule]
     own = [own_counts(steps, q, p, i) for i in range(p)]
     assert np.array_equal(np.array(own).T, folded_weights(schedule, p, q)[:3])
-    pairs = zip(trip_counts(steps, q, p), folded_trips(schedule, p, q), strict=True)
-    for exact, found in pairs:
-        assert exact == found or (q > 4 * p and exact[1] == found[1] + 1)
+    whole, (_, back) = trip_counts(steps, q, p)
+    # Of many micro-batches the solver may have one gradient fewer.
+    fewer = (1, back - 1) if q > 4 * p else (1, back)
+    assert folded_trips(schedule, p, q) in ((whole, (1, back)), (whole, fewer))
 
 
 @pytest.mark.parametrize("schedule", FOLDED)
