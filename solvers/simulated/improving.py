@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 #: last the best again. How many plans each of them tries.
 _ROUNDS, _TRIES = 5, 250
 #: Share of the time left, and seconds, that this takes at most.
-_SHARE, _MOST_S = 0.1, 3.0
+_SHARE, _MOST_S = 0.15, 5.0
 
 
 class SimulatedPricer(Pricer):
