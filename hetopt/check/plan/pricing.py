@@ -137,14 +137,22 @@ class PricedStages:
             tuple(int(each[cut]) for cut in cuts)
             for each in (part.transfer_ns, part.occupancy_ns)
         )
-        return self._times(kappa, omega, around)
+        crossing: tuple[ByChunk, ByChunk] = (), ()
+        if self.table.way_back is not None:
+            last = self.table.chunks - 1
+            over, kept = (
+                tuple((*own[:-1], own[-1] * (c < last)) for c in range(last + 1))
+                for own in (kappa, omega)
+            )
+            crossing = over, kept
+        return self._times(kappa, omega, around, crossing)
 
     def _times(
         self,
         kappa: tuple[int, ...],
         omega: tuple[int, ...],
         around: Sequence[int],
-        crossing: tuple[ByChunk, ByChunk] | None = None,
+        crossing: tuple[ByChunk, ByChunk] = ((), ()),
     ) -> Times:
         """Return all times; those of boundaries are given.
 
@@ -164,14 +172,6 @@ class PricedStages:
             occupancy=omega,
             ways=ways_of(part, around),
         )
-        occupancy = alone.together()
-        if self.table.way_back is not None:
-            # the closed form counts links and uplinks twice, shared or not
-            every = ways_of(part, around, meeting=False)
-            occupancy = tuple(
-                max([omega, *(2 * way.keeps for way in ways)])
-                for omega, ways in zip(alone.occupancy, every, strict=True)
-            )
         times = Times(
             schedule=schedule,
             microbatches=self.pipeline.microbatches,
@@ -179,7 +179,7 @@ class PricedStages:
             backward=self._by_chunk("backward_ns"),
             weight=self._by_chunk("weight_ns") if STEPS[schedule].splits else (),
             transfer=kappa,
-            occupancy=occupancy,
+            occupancy=alone.together(),
             sync=tuple(sync),
             alone=alone,
             crossing=crossing,

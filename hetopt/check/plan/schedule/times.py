@@ -12,6 +12,7 @@ from itertools import pairwise, product
 from typing import TYPE_CHECKING
 
 from hetopt.check.plan.schedule import orders, run
+from hetopt.check.plan.schedule.chunk_paths import longest_path
 from hetopt.check.plan.schedule.orders import BACKWARD, FORWARD, WEIGHT, Position
 from hetopt.check.plan.schedule.run import Work
 from hetopt.check.plan.schedule.schedules import STEPS
@@ -49,9 +50,9 @@ class Times:
         What a stage adds to a window that begins before it, and to the fill; None: tau
         less w, and less 2 w.
     crossing
-        Where chunks differ, transfer and occupancy of each chunk's activations at every
-        boundary, the way back last, without sharing; those above are the longest. None:
-        all chunks have the same.
+        With several chunks interleaved, transfer and occupancy of each chunk's
+        activations at every boundary, the way back last, without sharing; those above
+        are the longest.
     """
 
     schedule: ScheduleName
@@ -65,7 +66,7 @@ class Times:
     alone: Alone | None = None
     handed: tuple[int, ...] | None = None
     filled: tuple[int, ...] | None = None
-    crossing: tuple[ByChunk, ByChunk] | None = None
+    crossing: tuple[ByChunk, ByChunk] = ((), ())
 
     @property
     def periods(self) -> int:
@@ -126,23 +127,16 @@ def closed_form(each: Sequence[Times], counts: Sequence[int]) -> Fraction:
         Warm-ups per stage.
     """
     times, p = each[0], len(counts)
+    if STEPS[times.schedule].interleaved:
+        return Fraction(longest_path(times))
     periods = [_period(own, counts) for own in each]
     filled = times.filled or times.without(2)
     fill = sum(filled) + 2 * sum(times.transfer[: p - 1])
     ends = zip(times.sync, times.both, filled, strict=True)
     end = max(g + tau - early for g, tau, early in ends)
-    late = Fraction(0)
-    if STEPS[times.schedule].interleaved:
-        late = _round(times) - p * periods[0]
-        late = (times.periods - 1) * max(late, Fraction(0))
     pairs = zip(each, periods, strict=True)
-    paced = sum(own.microbatches * own.periods * period for own, period in pairs)
-    return fill + paced - periods[0] + late + end
-
-
-def _round(times: Times) -> int:
-    """Return the time of a micro-batch through a chunk of each stage, and back."""
-    return sum(times.both) + 2 * sum(times.transfer)
+    paced = sum(own.microbatches * period for own, period in pairs)
+    return fill + paced - periods[0] + end
 
 
 def _period(times: Times, counts: Sequence[int]) -> Fraction:
@@ -163,10 +157,6 @@ def _period(times: Times, counts: Sequence[int]) -> Fraction:
             length += 2 * kappa[k - 1] + handed[k]
             ahead = k - i if rule.room else counts[i] - counts[k]
             steady = max(steady, Fraction(length, ahead + 1))
-    if rule.interleaved:
-        v = times.periods
-        kept = Fraction((v - 1) * times.occupancy[-1], v)
-        steady = max(steady, Fraction(_round(times), 2 * p), kept)
     return steady
 
 
@@ -230,7 +220,7 @@ def _add_transfers(works: dict[Place, Work], times: Times, n: int) -> None:
         b, side = (min(i, k), k - i) if chunk == after else (p - 1, 1)
         kappa = times.transfer[b]
         omega = times.alone.occupancy[b] if times.alone else times.occupancy[b]
-        if times.crossing is not None:
+        if STEPS[times.schedule].interleaved:
             kappa, omega = (spent[chunk][b] for spent in times.crossing)
         for kind, source, to, sign in (
             (FORWARD, (i, chunk), (k, after), side),
