@@ -106,8 +106,7 @@ class Verifier:
             for number, leaf in enumerate(self.leaves)
             for doubt in leaf.check.doubts
         ]
-        objectives = {leaf.check.objective for leaf in self.leaves}
-        if not doubts and "simulated" not in objectives:
+        if not doubts and not any(leaf.check.of_paths for leaf in self.leaves):
             return "no bound rests on a search"
         chosen = _chosen(doubts, sample, self.seed)
         resolved: Counter[str] = Counter()
@@ -169,7 +168,7 @@ class Verifier:
         doubts: Sequence[tuple[int, Doubt]],
         resolved: Counter[str],
     ) -> str:
-        if self.leaves[0].check.objective == "simulated":
+        if self.leaves[0].check.of_paths:
             return self._shares(len(doubts) - len(chosen))
         words = [
             f"{len(chosen)} of {len(doubts)} that rest on a search were searched again"
@@ -178,7 +177,7 @@ class Verifier:
         return ", ".join(words)
 
     def _shares(self, unread: int) -> str:
-        """Return how the programs of simulated times were confirmed, in words."""
+        """Return how programs that are bounded by paths were confirmed, in words."""
         listed, taken = self.listed, self.taken
         shares = {
             "by bounds": self._programs - listed - len(taken) - unread,
@@ -239,7 +238,7 @@ class _Searching:
         with_ranges = [doubt for doubt in chosen if doubt.ranges is not None]
         left = [doubt for doubt in chosen if doubt.ranges is None]
         left += self._search(with_ranges)
-        if self.check.objective == "simulated":
+        if self.check.of_paths:
             # Another engine has searched for plans that there should not be.
             taken = [each for each in left if each.bound_ps is not None]
             self._of.taken += taken
@@ -272,7 +271,7 @@ class _Searching:
 
         by_count: dict[tuple[int, int], dict[int, Doubt]] = {}
         for doubt in doubts:
-            alone = doubt.stages if self.check.objective == "simulated" else 0
+            alone = doubt.stages if self.check.of_paths else 0
             own = by_count.setdefault((doubt.microbatches, alone), {})
             own[doubt.stages] = doubt
         tasks = [
@@ -331,12 +330,18 @@ class _Searching:
         return name
 
     def _simulated(self, chosen: Sequence[Doubt]) -> None:
-        """Search again for simulated times, for which there is only one engine."""
+        """Search again by paths, for which there is only one engine."""
         from hetopt.solvers.certificate.search_again import resolve_simulated
 
         deadline = self._of.deadline
         self._confirm(
-            resolve_simulated(self.problem, self.table, chosen, deadline=deadline)
+            resolve_simulated(
+                self.problem,
+                self.table,
+                chosen,
+                deadline=deadline,
+                objective=self.check.objective,
+            )
         )
 
     def _relaxed(self, chosen: Sequence[Doubt]) -> None:

@@ -6,8 +6,8 @@ from dataclasses import replace
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
-from hetopt.schedule.period import period_by_recursion, round_ns
 from hetopt.schedule.chunk_paths import path_bound_ns
+from hetopt.schedule.period import period_by_recursion, round_ns
 
 if TYPE_CHECKING:
     from hetopt.schedule.times import PipelineTimes

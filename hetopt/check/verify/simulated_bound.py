@@ -31,7 +31,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from hetopt.check.verify.chunks import Rounds
+from hetopt.check.verify.chunks import ways_back_ns
 from hetopt.check.verify.fills import NEVER, Excess, within_excess
 from hetopt.check.verify.hosting import Host
 from hetopt.check.verify.weights import UnitTimes
@@ -90,7 +90,7 @@ class SimulatedHost(Host):
         self.beside = np.where((least < NEVER) & (most > 1), least, 0)
         self.inner = np.where(self.inner < NEVER, self.trips * self.inner, NEVER)
         self.into, self.out = self.trips * self.into, self.trips * self.out
-        self.late = 2 * (part.chunks - 1) * Rounds.of(part, most).back
+        self.late = ways_back_ns(part)
         self.first_end = self.own_end + self.times.end @ units.lead
         if steps.folded:
             self.first_end = np.zeros_like(self.first_end)

@@ -176,7 +176,7 @@ def _kernels(check: CertificateCheck) -> tuple[KernelSetName, ...]:
     from hetopt.solvers.kernels import kernels_for
 
     schedule = check.problem.training.schedule
-    if check.objective == "simulated":
+    if check.of_paths:
         own = kernels_for("auto", objective="simulated", schedules=[schedule])
         return ("verification", *own)
     name, _ = second_engine(check.solver, 0, check.principles)
