@@ -78,7 +78,7 @@ def _ways(times: PipelineTimes) -> _Ways:
     p, v = times.stages, times.periods // times.microbatches
     passes = [times.durations_ns(stage) for stage in range(p)]
     phi, beta = ([own[kind] for own in passes] for kind in range(2))
-    kappa, omega = map(list, times.crossings_ns)
+    kappa, omega = ([list(row) for row in each] for each in times.crossings_ns)
     sync, b = list(times.sync_ns), v - 1
     reached = _from_start(phi, kappa, [0] * p)
     left = _from_start(beta, kappa, sync)

@@ -7,7 +7,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING
 
 from hetopt.schedule.chunk_paths import path_bound_ns
-from hetopt.schedule.period import period_by_recursion, round_ns
+from hetopt.schedule.period import period_by_recursion
 
 if TYPE_CHECKING:
     from hetopt.schedule.times import PipelineTimes
@@ -67,14 +67,8 @@ def closed_form_ns(times: PipelineTimes) -> Fraction:
 def closed_form_at(times: PipelineTimes, period_ns: Fraction) -> Fraction:
     """Return the closed form for a given period or gpipe pace; it rises with it.
 
-    With several chunks a stage, what programs minimise for a plan to start from: with
-    the times of one pass,
-
-        sum of tau_i + 2 * sum of kappa_i + (q v - 1) * lambda
-        + (v - 1) * max(0, R - p * lambda) + max g_i
-
-    where R, a whole round of the pipeline and back, is ``round_ns``: if it takes longer
-    than p passes, every stage waits for it v - 1 times.
+    With v chunks a stage, what programs minimise, for a plan to start from: with the
+    times of one pass and q v of them instead of q, that of eager-1f1b.
     """
     fill = sum(times.round_trip_ns) + 2 * sum(times.transfer_ns)
     later = [2 * weight for weight in times.later_ns]
@@ -82,12 +76,8 @@ def closed_form_at(times: PipelineTimes, period_ns: Fraction) -> Fraction:
         both = zip(times.round_trip_ns, times.fold.fill_ns, strict=True)
         later = [tau - filled for tau, filled in both]
     fill -= sum(later)
-    late = Fraction(0)
-    if times.chunks is not None:
-        wait = round_ns(times, times.chunks) - times.stages * period_ns
-        late = (times.chunks.count - 1) * max(late, wait)
     end = max(map(sum, zip(times.sync_ns, later, strict=True)))
-    return fill + (times.periods - 1) * period_ns + late + end
+    return fill + (times.periods - 1) * period_ns + end
 
 
 def gpipe_pace_ns(times: PipelineTimes) -> int:
