@@ -11,7 +11,7 @@ from hetopt.check.plan.rules import pin_findings
 from hetopt.check.plan.schedule.meeting import Alone, ways_of
 from hetopt.check.plan.schedule.orders import most_held
 from hetopt.check.plan.schedule.schedules import STEPS
-from hetopt.check.plan.schedule.times import Times, closed_form, warmups
+from hetopt.check.plan.schedule.times import Times, alike, closed_form, warmups
 from hetopt.problem.training.choices import RESHARDING
 
 if TYPE_CHECKING:
@@ -139,12 +139,8 @@ class PricedStages:
         )
         crossing: tuple[ByChunk, ByChunk] = (), ()
         if self.table.way_back is not None:
-            last = self.table.chunks - 1
-            over, kept = (
-                tuple((*own[:-1], own[-1] * (c < last)) for c in range(last + 1))
-                for own in (kappa, omega)
-            )
-            crossing = over, kept
+            v = self.table.chunks
+            crossing = alike(kappa, v), alike(omega, v)
         return self._times(kappa, omega, around, crossing)
 
     def _times(

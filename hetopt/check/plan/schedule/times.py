@@ -86,6 +86,18 @@ class Times:
         return tuple(tau - part * sum(w) for tau, *w in pairs)
 
 
+def alike(spent: Sequence[int], chunks: int) -> ByChunk:
+    """Return what transfers of every chunk take if those over a boundary are alike.
+
+    Parameters
+    ----------
+    spent
+        At every boundary, the way back last, which the last chunk does not take.
+    """
+    inside = tuple(spent[:-1])
+    return (((*inside, spent[-1]),) * (chunks - 1)) + ((*inside, 0),)
+
+
 def warmups(
     times: Times, clusters: Sequence[str], epsilon: float | None = None
 ) -> tuple[int, ...]:
