@@ -28,8 +28,9 @@ from math import ceil
 from typing import TYPE_CHECKING
 
 from hetopt.check.plan.pricing import PricedStages
+from hetopt.check.plan.schedule.closed_form import closed_form
 from hetopt.check.plan.schedule.schedules import STEPS
-from hetopt.check.plan.schedule.times import closed_form, last_ends, warmups
+from hetopt.check.plan.schedule.times import last_ends, warmups
 from hetopt.cost.table_file.file import table_digest
 from hetopt.plans.plan import Pipeline, Plan, Stage
 from hetopt.problem.training.choices import RESHARDING

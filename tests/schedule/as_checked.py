@@ -5,8 +5,9 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
+from hetopt.check.plan.schedule.closed_form import closed_form
 from hetopt.check.plan.schedule.meeting import Alone, Way
-from hetopt.check.plan.schedule.times import Times, alike, closed_form, last_ends
+from hetopt.check.plan.schedule.times import Times, alike, last_ends
 
 if TYPE_CHECKING:
     from hetopt.check.plan.schedule.times import ByChunk

@@ -8,10 +8,11 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from hetopt.check.plan.rules import pin_findings
+from hetopt.check.plan.schedule.closed_form import closed_form
 from hetopt.check.plan.schedule.meeting import Alone, ways_of
 from hetopt.check.plan.schedule.orders import most_held
 from hetopt.check.plan.schedule.schedules import STEPS
-from hetopt.check.plan.schedule.times import Times, alike, closed_form, warmups
+from hetopt.check.plan.schedule.times import Times, alike, warmups
 from hetopt.problem.training.choices import RESHARDING
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""Warm-ups, closed form and simulation of one pipeline, written for readability.
+"""Warm-ups and simulation of one pipeline, written for readability.
 
 Symbols as in MODEL.md section 4: tau = forward + backward, kappa and omega the
 transfer and occupancy of a boundary, W warm-ups, lambda the period.
@@ -7,12 +7,10 @@ transfer and occupancy of a boundary, W warm-ups, lambda the period.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from fractions import Fraction
 from itertools import pairwise, product
 from typing import TYPE_CHECKING
 
 from hetopt.check.plan.schedule import orders, run
-from hetopt.check.plan.schedule.chunk_paths import longest_path
 from hetopt.check.plan.schedule.orders import BACKWARD, FORWARD, WEIGHT, Position
 from hetopt.check.plan.schedule.run import Work
 from hetopt.check.plan.schedule.schedules import STEPS
@@ -128,50 +126,6 @@ def warmups(
     return tuple(reversed(counts))
 
 
-def closed_form(each: Sequence[Times], counts: Sequence[int]) -> Fraction:
-    """Return the closed form in nanoseconds, exactly (MODEL.md section 4).
-
-    Parameters
-    ----------
-    each
-        Times of the micro-batches of each length, the longest first.
-    counts
-        Warm-ups per stage.
-    """
-    times, p = each[0], len(counts)
-    if STEPS[times.schedule].interleaved:
-        return Fraction(longest_path(times))
-    periods = [_period(own, counts) for own in each]
-    filled = times.filled or times.without(2)
-    fill = sum(filled) + 2 * sum(times.transfer[: p - 1])
-    ends = zip(times.sync, times.both, filled, strict=True)
-    end = max(g + tau - early for g, tau, early in ends)
-    pairs = zip(each, periods, strict=True)
-    paced = sum(own.microbatches * period for own, period in pairs)
-    return fill + paced - periods[0] + end
-
-
-def _period(times: Times, counts: Sequence[int]) -> Fraction:
-    """Return lambda, or what takes its place if all forwards come first."""
-    p, tau, rule = len(counts), times.both, STEPS[times.schedule]
-    kappa, slowest = times.transfer[: p - 1], max(times.occupancy[: p - 1], default=0)
-    if rule.all_first or (rule.free and min(counts) >= times.microbatches):
-        phases = times.forward[0], times.backward[0]
-        return Fraction(sum(max(*own, slowest) for own in phases))
-    if rule.blocking:
-        sides = zip(tau, (0, *kappa), (*kappa, 0), strict=True)
-        busy = (both + rule.blocking * (up + down) for both, up, down in sides)
-        return Fraction(max(*busy, slowest))
-    handed, steady = times.handed or times.without(1), Fraction(max(*tau, slowest))
-    for i in range(p):
-        length = tau[i]
-        for k in range(i + 1, p):
-            length += 2 * kappa[k - 1] + handed[k]
-            ahead = k - i if rule.room else counts[i] - counts[k]
-            steady = max(steady, Fraction(length, ahead + 1))
-    return steady
-
-
 def last_ends(each: Sequence[Times], counts: Sequence[int]) -> list[int]:
     """Return the end of every stage's last pass, in nanoseconds.
 
@@ -182,7 +136,7 @@ def last_ends(each: Sequence[Times], counts: Sequence[int]) -> list[int]:
     Parameters
     ----------
     each, counts
-        As for ``closed_form``; the longest micro-batches run first.
+        As for ``closed_form.closed_form``; the longest micro-batches run first.
 
     Raises
     ------
