@@ -95,8 +95,7 @@ def check_plan(
         plan,
         [(last_ends([each.times], each.warmups), each.times.sync) for each in priced],
     )
-    closed = max(each.closed_form_ns for each in priced)
-    _ensure_short(closed, simulated)
+    _ensure_short(closed := max(each.closed_form_ns for each in priced), simulated)
     return CheckedPlan(
         closed_form_s=float(closed * _TICK),
         iteration_time_s=float(simulated * _TICK),
