@@ -96,6 +96,10 @@ class At:
                 f"{self.place}: has a plan of {best_s}, better than the reported "
                 f"{reported_s!r}"
             )
+        elif reported_s is not None and self.place == "claims":
+            # The plans of the whole tree are those of the result.
+            if best_s > reported_s * (1 + TOLERANCE) + slack_s:
+                asked.say(f"claims: has a plan of {best_s}, not {reported_s!r}")
 
 
 class Claim:

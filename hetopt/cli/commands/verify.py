@@ -79,6 +79,7 @@ def run(options: argparse.Namespace) -> int:
         with named(options.plan):
             ensure_runs(planned.problem, planned.result, plans)
             ensure_as_asked(options.problem, planned.result)
+            _ensure_result_holds(planned, table)
     checks = [leaf.check for leaf in leaves]
     prepare(tuple({name for check in checks for name in _kernels(check)}))
     deadline = Deadline.after(options.time_limit)
@@ -92,13 +93,12 @@ def run(options: argparse.Namespace) -> int:
     ):
         verifier = Verifier(leaves, file, bar, work, deadline, options.seed)
         searched = verifier.run(options.sample)
-    if planned.result is not None:
-        _ensure_result_holds(planned, table)
     programs = sum(len(check.claims) for check in checks)
     solvers = " and ".join(sorted({check.solver for check in checks})) or "a solver"
     unused = [
         f"that {solvers} settled programs",
-        "bounds of programs in the plan file above those of the certificate",
+        "bounds of problems and programs in the plan file above those of the "
+        "certificate",
     ]
     if planned.result is not None and planned.result.get("launch"):
         unused.append("the plan without the launcher's limits")
@@ -163,10 +163,9 @@ def _ensure_result_holds(planned: Planned, table: CostTable) -> None:
     from hetopt.errors import CheckError
 
     assert planned.result is not None
-    if planned.result.get("claims") is not None:
-        # That was checked with the tree.
-        return
-    if findings := check_result(planned.problem, table, planned.result):
+    launcher = launcher_in(planned.problem, planned.result)
+    runs = None if launcher is None else launcher.runs
+    if findings := check_result(planned.problem, table, planned.result, runs=runs):
         raise CheckError(findings)
 
 
