@@ -284,9 +284,8 @@ def test_what_a_plan_file_claims_of_pipelines_is_verified(
     data["claims"]["children"] = []
     Path("forged.json").write_text(json.dumps(data))
     capsys.readouterr()
-    for command in (["check"], ["verify"]):
-        files = ("cert.json",) if command == ["verify"] else ()
-        assert main([*command, "lost.yaml", "forged.json", *files]) == 1
+    for command, *certificate in (["check"], ["verify", "cert.json"]):
+        assert main([command, "lost.yaml", "forged.json", *certificate]) == 1
         assert "the divisions prove only" in capsys.readouterr().err
 
 
