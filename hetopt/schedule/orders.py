@@ -332,14 +332,14 @@ def _repeated(
         chunks=FOLDED_CHUNKS,
         folded=True,
     )
-    done: set[tuple[str, int, int]] = set()
+    #: Where each pass's input is from, as stage, kind and chunk; None: nowhere.
+    needed = [
+        {key: _needed(whole, i, *key) for key in starts[i]} for i in range(stages)
+    ]
+    #: How many of these have run; a stage runs those of one kind and chunk in order.
+    done = [dict(each) for each in numbers]
 
-    def can_run(stage: int, kind: str, chunk: int, now: int) -> bool:
-        m = numbers[stage][kind, chunk]
-        if m == microbatches:
-            return False
-        if now in steady and starts[stage][kind, chunk] + 6 * m > now:
-            return False
+    def can_run(stage: int, kind: str, chunk: int, m: int) -> bool:
         if kind == "F":
             room = most[stage][0] - sum(held[stage])
             other = ("F", 1 - chunk)
@@ -351,21 +351,23 @@ def _repeated(
                 return False
             if chunk == 0 and held[stage][0] >= most[stage][1]:
                 return False
-        number = FOLDED_CHUNKS * m + chunk
-        needed = whole.source(kind, stage, number)
-        if needed is None:
-            return kind == "F" or ("F", stage, number) in done
-        return (kind, *needed) in done
+        source = needed[stage][kind, chunk]
+        return source is None or done[source[0]][source[1]] > m
 
-    now = 0
+    now, never = 0, starts[0]["B", 0] + 6 * microbatches
     while any(len(each) < 6 * microbatches for each in orders):
         ran = []
         for stage, own in enumerate(starts):
-            ready = [key for key in own if can_run(stage, *key, now)]
-            if ready:
-                kind, chunk = min(
-                    ready, key=lambda key: own[key] + 6 * numbers[stage][key]
-                )
+            first, least = None, never
+            for key, at in own.items():
+                m = numbers[stage][key]
+                due = at + 6 * m
+                late = m == microbatches or due >= least
+                early = due > now and now in steady
+                if not (late or early) and can_run(stage, *key, m):
+                    first, least = key, due
+            if first is not None:
+                kind, chunk = first
                 number = FOLDED_CHUNKS * numbers[stage][kind, chunk] + chunk
                 numbers[stage][kind, chunk] += 1
                 held[stage][chunk] += kind == "F"
@@ -377,10 +379,22 @@ def _repeated(
             else:
                 continue
             orders[stage].append((kind, number))
-            ran.append((kind, stage, number))
+            ran.append((stage, kind, number % FOLDED_CHUNKS))
         if not ran and now > steady.stop:
             msg = f"{stages} stages cannot go on at {now} of the block {block!r}"
             raise ValueError(msg)
-        done.update(ran)
+        for stage, kind, chunk in ran:
+            if kind != "W":
+                done[stage][kind, chunk] += 1
         now += 1
     return tuple(map(tuple, orders))
+
+
+def _needed(
+    orders: Orders, stage: int, kind: str, chunk: int
+) -> tuple[int, tuple[str, int]] | None:
+    """Return the stage, kind and chunk whose result passes of a kind and chunk need."""
+    source = orders.source(kind, stage, chunk)
+    if source is not None:
+        return source[0], (kind, source[1])
+    return None if kind == "F" else (stage, ("F", chunk))

@@ -20,18 +20,34 @@ The last p backwards of each chunk but the last one are after those of stage i i
 path. ``late`` is by how many micro-batches w of stage i comes after B: p - W under
 ZB-H1. If all forwards come first, the forwards of stage i are n - 1, as its last
 backward comes after all backwards before it. Stages that wait for each transfer (chi)
-also spend ``around`` = chi n - 1 - (chi - 1) W of them with their neighbours. If stages
-are folded, only what a stage computes counts: fill is 0, the excess q tau + g.
+also spend ``around`` = chi n - 1 - (chi - 1) W of them with their neighbours.
+
+If stages are folded, the first micro-batch goes through both chunks and as a gradient
+to the second chunk of stage i, which then runs its own passes until its last gradient
+of that chunk. This goes on to the last stage, and back through the first chunks. So
+the fill is as above, with both chunks' times and transfers, end the g and w of the
+first stage's first chunk, and the excess what stage i runs between these two gradients
+(``between``). What a stage computes, q tau + g, is a bound of its own.
+
+A path may also go all the way again and again: on the first stage some micro-batch may
+begin only after an earlier one has come back, by the order of passes. So may the
+gradient of a second chunk after that of an earlier micro-batch's first chunk. With a
+micro-batches that follow each other so, or with one and then b - 1 such gradients,
+
+    sum of (a phi + b B + (a + b) kappa) + end
+
+is a bound; b = a with whole micro-batches, and else a = 1 (``folded_trips``).
 
 A link is a path as well: its gradients follow each other omega apart, and
 
     fill + (n - 1 - (v - 1) p) omega + end
 
-(fill and end 0 if stages are folded; not if transfers block). So is, for links and
-uplinks that boundaries share, the sum of what all transfers in one direction take but
-for the last. After the first backward of a stage that gradients leave over an uplink,
-activations cross another of its boundaries n - W times at least, and all its gradients
-follow. So an uplink between two clusters, busy for s per transfer, has the excess
+(not if transfers block; if stages are folded, omega counts for all that goes down
+between the two gradients). So is, for links and uplinks that boundaries share, the sum
+of what all transfers in one direction take but for the last. After the first backward
+of a stage that gradients leave over an uplink, activations cross another of its
+boundaries n - W times at least, and all its gradients follow. So an uplink between two
+clusters, busy for s per transfer, has the excess
 
     (n - W + n - 1 - (v - 1) p) s
 
@@ -41,11 +57,14 @@ over fill and end, like a stage with phi = B = s; W is of the cluster's first st
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
+from itertools import product
+from operator import sub
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from hetopt.schedule.orders import FOLDED_CHUNKS
+from hetopt.schedule.orders import FOLDED_CHUNKS, FOLDS, Orders
 from hetopt.schedule.schedules import rule_of
 
 if TYPE_CHECKING:
@@ -53,6 +72,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from hetopt.problem.training.choices import ScheduleName
     from hetopt.schedule.schedules import ScheduleRule
     from hetopt.schedule.shares import Share
     from hetopt.schedule.times import PipelineTimes
@@ -63,7 +83,8 @@ if TYPE_CHECKING:
 class Weights(NamedTuple):
     """How often the excess of a stage has phi, B, w and h.
 
-    If stages are folded, phi, beta, g and h.
+    If stages are folded, those of one chunk: the mean of both, or of the second one
+    alone if this is quicker.
     """
 
     forward: int
@@ -79,11 +100,6 @@ class PathForm:
     rule: ScheduleRule
 
     @property
-    def fills(self) -> bool:
-        """Whether there are fill and end; else each stage's excess includes its g."""
-        return not self.rule.folded
-
-    @property
     def windows(self) -> bool:
         """Whether paths that go round between two stages are bounds as well.
 
@@ -96,7 +112,7 @@ class PathForm:
     def weights(self, warmups: Ints, *, passes: int, stages: int, chunks: int) -> Ints:
         """Return the weights of stages with these W, in the order of ``Weights``.
 
-        Shape (4, stages).
+        Shape (4, stages). Not of folded stages (``folded_weights``).
 
         Parameters
         ----------
@@ -105,8 +121,6 @@ class PathForm:
         """
         rule, every = self.rule, np.full(len(warmups), passes, dtype=np.int64)
         chi, none = rule.blocking, np.zeros_like(every)
-        if rule.folded:
-            return np.stack([every, every, none + 1, none])
         held = np.minimum(warmups, passes)
         late = np.maximum(stages - warmups, 0)
         rows = (
@@ -118,19 +132,99 @@ class PathForm:
         return np.stack(rows)
 
 
+def folded_orders(schedule: ScheduleName, stages: int, microbatches: int) -> Orders:
+    """Return the order of passes of folded stages."""
+    return Orders(
+        warmups=(1,) * stages,
+        microbatches=microbatches,
+        chunks=FOLDED_CHUNKS,
+        folded=True,
+        block=FOLDS[schedule],
+        splits=True,
+    )
+
+
+def between(orders: Orders, stage: int) -> dict[tuple[str, int], int]:
+    """Count a folded stage's passes by kind and chunk.
+
+    Those after its first gradient of the second chunk, up to its last one.
+    """
+    passes, last = [*orders.of(stage)], FOLDED_CHUNKS * orders.microbatches - 1
+    begin, end = passes.index(("B", 1)), passes.index(("B", last))
+    found = dict.fromkeys(product("FBW", range(FOLDED_CHUNKS)), 0)
+    for kind, number in passes[begin + 1 : end + 1]:
+        found[kind, number % FOLDED_CHUNKS] += 1
+    return found
+
+
+@lru_cache(maxsize=4096)
+def folded_weights(schedule: ScheduleName, stages: int, microbatches: int) -> Ints:
+    """Return the weights of folded stages, in the order of ``Weights``; (4, stages).
+
+    With x of the first chunk and y of the second, and m <= n of them, m x + n y is at
+    least (m + n) / 2 times the lesser of x + y and 2 y; with m > n, n times.
+    """
+    # Once stages alternate, a micro-batch adds one pass of every kind and chunk.
+    few = min(microbatches, 4 * stages)
+    orders = folded_orders(schedule, stages, few)
+    found = np.zeros((len(Weights._fields), stages), dtype=np.int64)
+    for stage in range(stages):
+        own = between(orders, stage)
+        found[:3, stage] = [own[k, 1] + min(own[k, 0], own[k, 1]) for k in "FBW"]
+    found[:3] += FOLDED_CHUNKS * (microbatches - few)
+    return found
+
+
+def _rounds(orders: Orders, begin: tuple[str, int]) -> list[int]:
+    """Return micro-batches of which each begins once the one before it has come back.
+
+    On the first of folded stages: the next whose pass ``begin`` comes after the last
+    gradient of the one before.
+    """
+    found: list[int] = []
+    away = False
+    for kind, number in orders.of(0):
+        micro, chunk = divmod(number, FOLDED_CHUNKS)
+        if away:
+            away = (kind, number) != ("B", FOLDED_CHUNKS * found[-1])
+        elif (kind, chunk) == begin:
+            found.append(micro)
+            away = True
+    return found
+
+
+@lru_cache(maxsize=4096)
+def folded_trips(
+    schedule: ScheduleName, stages: int, microbatches: int
+) -> tuple[tuple[int, int], ...]:
+    """Return how often trips through folded stages have all phi, and all B.
+
+    They are those of whole micro-batches, and, after one, those of gradients alone.
+    Once stages alternate, as many micro-batches are between two of them as mostly are.
+    """
+    few = min(microbatches, 4 * stages)
+    orders, counts = folded_orders(schedule, stages, few), []
+    for begin in ("F", 0), ("B", 1):
+        found = _rounds(orders, begin)
+        paces = sorted(map(sub, found[1:], found)) or [microbatches]
+        counts.append(len(found) + (microbatches - few) // paces[len(paces) // 2])
+    return (counts[0], counts[0]), (1, counts[1])
+
+
 def path_bound_ns(times: PipelineTimes) -> int:
     """Return the longest of these paths, at most the simulated time."""
     if times.mixed:
         return max(_of_lengths(times))
-    paths = [*_of_stages(times), *_of_links(times), *_of_shares(times)]
     if times.fold is not None:
-        paths += _of_folds(times)
+        paths = [*_of_folds(times), *_of_folded_links(times), *_of_shares(times)]
+    else:
+        paths = [*_of_stages(times), *_of_links(times), *_of_shares(times)]
     return max(paths)
 
 
 def _fill_ns(times: PipelineTimes) -> int:
     """Return the fill and the end; if sequences differ, with the longest."""
-    later, end = times.later_ns, times.later_ns[0] + times.sync_ns[0]
+    later, end = times.later_ns, times.weights_ns(0)[0] + times.sync_ns[0]
     fill = sum(times.round_trip_ns) - sum(later) + 2 * sum(times.transfer_ns)
     if (chunks := times.chunks) is None:
         return fill + end
@@ -151,16 +245,11 @@ def _every(times: PipelineTimes) -> list[Weights]:
 
 
 def _of_stages(times: PipelineTimes) -> Iterator[int]:
-    fills = PathForm(rule_of(times.schedule)).fills
-    sides = [0, *times.transfer_ns, 0]
+    fill, sides = _fill_ns(times), [0, *times.transfer_ns, 0]
     for i, weights in enumerate(_every(times)):
-        phi, backward = times.forward_ns[i], times.backward_ns[i]
+        phi, backward = times.forward_ns[i], times.backward_ns[i] - times.later_ns[i]
         excess = weights.around * (sides[i] + sides[i + 1])
-        if fills:
-            backward -= times.later_ns[i]
-            excess += weights.later * times.later_ns[i] + _fill_ns(times)
-        else:
-            excess += weights.later * times.sync_ns[i]
+        excess += weights.later * times.later_ns[i]
         if times.chunks is not None:
             # These passes may have fewer of the first chunk than of others.
             phi, backward = (
@@ -169,7 +258,7 @@ def _of_stages(times: PipelineTimes) -> Iterator[int]:
                     (phi, backward), times.durations_ns(i), strict=True
                 )
             )
-        yield excess + weights.forward * phi + weights.backward * backward
+        yield fill + excess + weights.forward * phi + weights.backward * backward
 
 
 def _of_lengths(times: PipelineTimes) -> Iterator[int]:
@@ -192,22 +281,21 @@ def _of_links(times: PipelineTimes) -> Iterator[int]:
     rule = rule_of(times.schedule)
     if rule.blocking:
         return
-    fill = _fill_ns(times) if PathForm(rule).fills else 0
     count = _every(times)[0].backward
     for omega in times.alone_occupancy_ns[: times.stages - 1]:
-        yield fill + count * omega
+        yield _fill_ns(times) + count * omega
 
 
 def _of_shares(times: PipelineTimes) -> Iterator[int]:
     """Yield paths through the transfers that share a link or uplink one way."""
-    fills = PathForm(rule_of(times.schedule)).fills
+    folded = times.fold is not None
     for share in () if times.sharing is None else times.sharing.shares:
         service_ns = share.service_ns // times.merged
         count = len(share.boundaries) * times.passes
         # The way back is not taken from the last chunk.
         count -= times.microbatches * (times.stages - 1 in share.boundaries)
         yield (count - 1) * service_ns
-        for side in (True, False) if fills else ():
+        for side in () if folded else (True, False):
             count = _after_first_backward(times, share, side)
             yield _fill_ns(times) + count * service_ns
 
@@ -232,6 +320,13 @@ def _after_first_backward(times: PipelineTimes, share: Share, side: bool) -> int
         ahead = ahead[:1]
     behind = len(known) - 1 - sum(known.values())
     return count + sum(ahead) + behind * max(0, gradients)
+
+
+def _of_folded_links(times: PipelineTimes) -> Iterator[int]:
+    """Yield paths through the links of folded stages."""
+    for i, omega in enumerate(times.alone_occupancy_ns):
+        own = between(times.orders, i)
+        yield _fill_ns(times) + (own["F", 0] + own["B", 1]) * omega
 
 
 def _of_folds(times: PipelineTimes) -> Iterator[int]:

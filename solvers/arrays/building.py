@@ -172,7 +172,7 @@ class ArrayBuilder:
             Fact.BLOCKING: data.rule.blocking,
             Fact.CHUNKS: data.part.chunks,
             Fact.WAY_BACK: 0 if back is None else kappas.min(initial=LONGEST_NS),
-            Fact.HOPS: path.fills * 2 * data.part.chunks,
+            Fact.HOPS: 2 * data.part.chunks,
             Fact.WINDOWS: path.windows,
             Fact.ENDS: not (data.rule.interleaved or data.rule.folded),
         }

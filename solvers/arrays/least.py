@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from hetopt.base.compiled import kernel, step
-from hetopt.solvers.arrays.costs import Fact, Sum
+from hetopt.solvers.arrays.costs import Sum
 from hetopt.solvers.arrays.windows import INFINITE
 
 if TYPE_CHECKING:
@@ -51,8 +51,7 @@ def shortest(costs: Costs, first: int) -> Ints:
     Shape (7, O, L + 1). INFINITE where there are fewer.
     """
     sums = costs.sums
-    later = sums[Sum.INSIDE] if costs.facts[Fact.HOPS] else 0
-    backward = sums[Sum.TAU] - sums[Sum.FORWARD] - later
+    backward = sums[Sum.TAU] - sums[Sum.FORWARD] - sums[Sum.INSIDE]
     by_row = {Least.PHI: sums[Sum.FORWARD], Least.BETA: backward}
     for row, of in (
         (Least.LATER, Sum.INSIDE),

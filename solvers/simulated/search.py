@@ -82,8 +82,10 @@ def survey(data: ProgramData, limit: int, share: float, *, alone: bool = False) 
         return bounds
     bounds[1:] = limit + 1
     first = data.stages if alone else 0
-    for low, _, _, table in _intervals(view, limit, share, first):
+    for low, _, (runs, table) in _intervals(view, limit, share, first):
         value = table[:, :, 0].min(axis=0) + low
+        if alone:
+            value = np.maximum(value, view.trips(runs, limit))
         bounds = np.minimum(bounds, np.where(value <= limit, value, limit + 1))
     bounds[0] = INFINITE
     return bounds
@@ -96,7 +98,7 @@ def _intervals(
     first: int,
     least: int = 0,
     check: Callable[[], None] = lambda: None,
-) -> Iterator[tuple[int, int, Runs, Ints]]:
+) -> Iterator[tuple[int, int, tuple[Runs, Ints]]]:
     """Yield intervals of the excess, ascending, with their ``View.fills``.
 
     They are no wider than ``share`` of the limit, reach ``least``, and have a fill of
@@ -112,11 +114,13 @@ def _intervals(
         runs, table = view.fills(limit, low, high)
         if table[:, first:, 0].min() + low > limit:
             continue
+        if first and view.trips(runs, limit) > limit:
+            continue
         if high - low > share * limit:
             middle = (low + high) // 2
             waiting += [(middle + 1, high), (low, middle)]
             continue
-        yield low, high, runs, table
+        yield low, high, (runs, table)
 
 
 class SimulatedSearch:
@@ -194,7 +198,7 @@ class SimulatedSearch:
         keep = np.zeros(len(view.options.pairs), dtype=np.int64)
         intervals = []
         least = view.least_excess(limit)
-        for low, high, runs, table in _intervals(
+        for low, high, (runs, table) in _intervals(
             view, limit, share, p, least, self._check
         ):
             most = limit - low

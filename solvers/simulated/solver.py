@@ -43,6 +43,7 @@ from hetopt.solvers.pools.opening import open_pool
 from hetopt.solvers.race.messages import NO_CUTOFF, cutoff_of
 from hetopt.solvers.race.outcome import result_of
 from hetopt.solvers.race.task_loop import TaskLoop
+from hetopt.solvers.simulated.improving import improve_start
 from hetopt.solvers.simulated.ledger import SimulatedLedger
 from hetopt.solvers.simulated.worker import (
     BoundTimesTask,
@@ -139,6 +140,8 @@ def solve_simulated(
     ledger.most, stopped = most, started.interrupted
     try:
         _take_start(ledger, started, None if stopped else request.deadline)
+        if not stopped:
+            improve_start(ledger, request)
         stopped = stopped or _race(ledger, request, most)
     except KeyboardInterrupt:
         stopped = True

@@ -48,7 +48,7 @@ def stage_fits(costs: Costs, levels: Levels, walk: Walk, depth: int) -> bool:
         return False
     times = walk.times[depth]
     times[StageTime.FLIGHT] = flight
-    excess, more = _excess(costs, times, 0), costs.weights[flight, Weight.BACKWARD]
+    excess, more = _excess(costs, times, 0), costs.weights[0, Weight.BACKWARD]
     if depth > 1:
         excess = max(excess, walk.stage[depth - 1, Placed.EXCESS])
         excess = max(excess, more * times[StageTime.PACE])
@@ -132,7 +132,7 @@ def _price(
         fill += before[Placed.FILL] + facts[Fact.HOPS] * hop
     if held.tau > ceiling or hop > ceiling:
         fill = -1
-    later = held.inside if facts[Fact.HOPS] else 0
+    later = held.inside
     times[StageTime.PHI] = held.forward
     times[StageTime.BETA] = held.tau - held.forward - later
     if depth == facts[Fact.P] and facts[Fact.CHUNKS] > 1:

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from hetopt.schedule.orders import FOLDED_CHUNKS
 from hetopt.schedule.schedules import MAX_DELTA
 from hetopt.solvers.arrays.costs import Edge
 from hetopt.solvers.arrays.least import shortest, unlike
-from hetopt.solvers.arrays.on_paths import Beside, beside, on_paths
+from hetopt.solvers.arrays.on_paths import Beside, beside, on_paths, trips
 from hetopt.solvers.arrays.options import ProgramOptions
 from hetopt.solvers.arrays.windows import INFINITE
 from hetopt.solvers.simulated.bounds import at_ends, limits
@@ -52,7 +53,8 @@ class View:
         self.possible = self.options.possible
         if not self.possible:
             return
-        costs = self.costs = on_paths(self.options.costs, data, self.options.guests)
+        costs = self.costs = on_paths(self.options.costs, self.options)
+        self._trips = trips(costs, self.options)
         self.unlike = unlike(data.chain)
         self.short = [shortest(costs, first) for first in sorted({0, self.unlike})]
         self.ends = at_ends(costs)
@@ -138,8 +140,10 @@ class View:
 
     def runs(self, limit: int, excess: int) -> Runs:
         """Return runs with at most this excess, within the limit."""
-        longest = min(self.within.ceiling, limit // self.data.part.passes)
-        costs = self.costs
+        costs, part = self.costs, self.data.part
+        # Of one chunk, of which folded stages have two.
+        passes = part.passes * (1 if part.pairs is None else FOLDED_CHUNKS)
+        longest = min(self.within.ceiling, limit // passes)
         level = limits(costs, self.short, self.steps, self.beside, longest, excess)
         joint, worth = self.joint, self.worth
         if self.slowest > longest_occupancy(costs, excess):
@@ -148,6 +152,22 @@ class View:
         best = leading(costs, worth, level)
         short, steps = self.short[0], self.steps
         return Runs(costs, short, steps, joint, level, self.ends, best, self.unlike)
+
+    def trips(self, runs: Runs, limit: int) -> int:
+        """Return the least time of trips through all stages; 0 if there are none.
+
+        INFINITE if it is above the limit. Their number of stages is the largest p.
+        """
+        least, level = 0, runs.level
+        busiest, ceiling = level.excess, self.within.ceiling
+        for costs in self._trips:
+            joint = joints(costs, busiest, ceiling)
+            best = leading(costs, worths(costs, joint, self.inner, self.ends), level)
+            own = runs._replace(costs=costs, joint=joint, leading=best)
+            least = max(least, int(suffixes(own, limit)[:, -1, 0].min()))
+            if least > limit:
+                break
+        return least
 
     def fills(self, limit: int, low: int, high: int) -> tuple[Runs, Ints]:
         """Return ``suffixes`` of an interval of the excess."""

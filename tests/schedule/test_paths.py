@@ -14,7 +14,8 @@ import numpy as np
 import pytest
 
 from benchmarks.closed_forms import KINDS, TAU, Kind, draw
-from hetopt.schedule.paths import path_bound_ns
+from hetopt.problem.training.choices import FOLDED
+from hetopt.schedule.paths import folded_trips, folded_weights, path_bound_ns
 from hetopt.schedule.run import simulate
 from hetopt.schedule.schedules import rule_of
 from hetopt.schedule.shares import SharedLinks, sharing_of
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from numpy.typing import NDArray
+
+    from hetopt.problem.training.choices import ScheduleName
 
 #: Longest boundary as a share of a stage's time.
 SLOW = (0.0, 0.2, 0.5, 10.0)
@@ -193,6 +196,52 @@ def test_an_uplink_between_two_clusters_is_busy_like_a_stage() -> None:
     assert path_bound_ns(replace(times, sharing=sharing)) == (
         fill + (few - 2 + few - 1) * each
     )
+
+
+def folded_bounds(times: PipelineTimes) -> list[float]:
+    """Return fill, excess and end of each folded stage, and those of trips."""
+    whole = times.schedule, times.stages, times.microbatches
+    kappa, w = sum(times.transfer_ns), times.later_ns
+    there = sum(times.forward_ns) + kappa
+    back = sum(times.backward_ns) - sum(w) + kappa
+    end = times.weights_ns(0)[0] + times.sync_ns[0]
+    found: list[float] = [a * there + b * back + end for a, b in folded_trips(*whole)]
+    for i, weights in enumerate(folded_weights(*whole).T.tolist()):
+        rows = *times.durations_ns(i), times.weights_ns(i)
+        chunk = [(up + min(down, up)) / 2 for down, up in rows]
+        excess = sum(n * each for n, each in zip(weights[:3], chunk, strict=True))
+        found.append(there + back + excess + end)
+    return found
+
+
+def ensure_folded(schedule: ScheduleName, cases: int) -> None:
+    rng = Random(f"folded {schedule}")
+    for _ in range(cases):
+        times = pipeline(rng, Kind(schedule=schedule))
+        fold = times.fold
+        assert fold is not None
+        rows = (times.forward_ns, times.backward_ns, times.later_ns)
+        # Chunks may differ; each chunk's w is at most half of its backward.
+        names = ("forward_ns", "backward_ns", "weight_ns")
+        shares = rng.uniform(0.1, 0.9), *[rng.uniform(0.1, 0.9)] * 2
+        first = {
+            name: tuple(int(share * each) for each in row)
+            for name, share, row in zip(names, shares, rows, strict=True)
+        }
+        times = replace(times, fold=replace(fold, **first))
+        bound, most = path_bound_ns(times), max(folded_bounds(times))
+        assert most <= bound <= simulate(times).makespan_ns, times
+
+
+@pytest.mark.parametrize("schedule", FOLDED)
+def test_no_fill_excess_or_trip_is_longer(schedule: ScheduleName) -> None:
+    ensure_folded(schedule, 40)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("schedule", FOLDED)
+def test_no_fill_excess_or_trip_of_many_is_longer(schedule: ScheduleName) -> None:
+    ensure_folded(schedule, 1000)
 
 
 @pytest.mark.slow

@@ -21,15 +21,16 @@ from __future__ import annotations
 import time
 from functools import lru_cache, partial
 from itertools import accumulate
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+from hetopt.check.plan.schedule.schedules import STEPS
 from hetopt.check.verify.chunks import at_rest, is_sized, of_paths
 from hetopt.check.verify.dominance import without_replaced
-from hetopt.check.verify.fills import NEVER, add, together
+from hetopt.check.verify.fills import NEVER, Fills, joined, together
 from hetopt.check.verify.hosting import Host
-from hetopt.check.verify.simulated_bound import SimulatedHost
+from hetopt.check.verify.simulated_bound import SimulatedHost, trip_counts
 from hetopt.check.verify.wide_bound import WideRelaxation
 from hetopt.problem.training.principles import PRUNED
 
@@ -194,8 +195,15 @@ def _excesses(
     if principles.relaxed:
         wide = partial(WideRelaxation, problem, table, microbatches)
         made = partial(wide, principles=principles, objective="simulated")
-    steps = min(1, microbatches * table.chunks - 1)
-    return _unproven(made, steps, bounds, share=share, end=end)
+    steps, again = min(1, microbatches * table.chunks - 1), []
+    if table.pairs is not None and not principles.relaxed:
+        # Their number depends on p, of which there is one.
+        rule, (p,) = STEPS[table.schedule], bounds
+        for counts in trip_counts(rule, microbatches, p):
+            host = partial(SimulatedHost, counts=counts)
+            one = partial(_Relaxation, problem, table, part, p, host)
+            again.append(lru_cache(maxsize=None)(one))
+    return _unproven(made, steps, bounds, again, share=share, end=end)
 
 
 def _groups(table: CostTable, bounds: Mapping[int, int]) -> list[dict[int, int]]:
@@ -215,6 +223,7 @@ def _unproven(
     made: Callable[[int], _Relaxation | WideRelaxation],
     steps: int,
     bounds: Mapping[int, int],
+    again: Sequence[Callable[[], _Relaxation]] = (),
     *,
     share: float = 0,
     end: float | None = None,
@@ -227,6 +236,8 @@ def _unproven(
         Makes the relaxation, given the largest stage count.
     steps
         Factor of lambda in T.
+    again
+        Make relaxations whose fill alone is a bound.
     """
     sized = lru_cache(maxsize=None)(made)
     failed: Open = {}
@@ -254,10 +265,7 @@ def _unproven(
         size = 1 << (max(open_) - 1).bit_length()
         relaxation = sized(min(size, max(bounds)))
         wanted = {p: -(-bounds[p] // PS_PER_NS) - relaxation.least_sync for p in open_}
-        for least in (relaxation.rough, relaxation.fill):
-            fill = least(high, sorted(wanted))
-            lacking = _lacking(fill, wanted, low, steps)
-            wanted = {p: wanted[p] for p in lacking}
+        lacking = _unreached(relaxation, again, wanted, (low, high), steps)
         if not lacking:
             continue
         largest = max(bounds[p] for p in lacking)
@@ -271,6 +279,26 @@ def _unproven(
         above = frozenset(p for p, enough in lacking.items() if enough > middle)
         intervals += [(middle, high, above), (low, middle, frozenset(lacking))]
     return failed
+
+
+def _unreached(
+    relaxation: _Relaxation | WideRelaxation,
+    again: Sequence[Callable[[], _Relaxation]],
+    wanted: Mapping[int, int],
+    interval: tuple[int, int],
+    steps: int,
+) -> dict[int, int]:
+    """Return ``_lacking`` of all that is known of an interval."""
+    lacking, (low, high) = {}, interval
+    for least in (relaxation.rough, relaxation.fill):
+        fill = least(high, sorted(wanted))
+        lacking = _lacking(fill, wanted, low, steps)
+        wanted = {p: wanted[p] for p in lacking}
+    for trips in again:
+        if lacking:
+            fill = trips().fill(high, sorted(lacking))
+            lacking = {p: e for p, e in lacking.items() if fill[p] < wanted[p]}
+    return lacking
 
 
 def _lacking(
@@ -300,7 +328,7 @@ class _Relaxation:
         table: CostTable,
         part: TableSlice,
         most_stages: int,
-        host: type[Host] = Host,
+        host: Callable[..., Host] = Host,
     ) -> None:
         part = without_replaced(part)
         self.most_stages = most_stages
@@ -345,7 +373,7 @@ class _Relaxation:
                 together(opening, others.with_last, p, total[: p + 1])
         return total
 
-    def _all_but_one(self, period: int) -> list[tuple[Host, _Fills, Ints]]:
+    def _all_but_one(self, period: int) -> list[tuple[Host, Fills, Ints]]:
         """Return each cluster, the others' least fills, and its own as the first."""
         own, first = [], []
         for host in self.hosts:
@@ -353,44 +381,18 @@ class _Relaxation:
             own.append(fills)
             first.append(opening)
         shape = (self.most_stages + 1, self.length + 1)
-        nobody = _Fills(
-            *(np.full(shape, NEVER, dtype=np.int64) for _ in _Fills._fields)
-        )
+        nobody = Fills(*(np.full(shape, NEVER, dtype=np.int64) for _ in Fills._fields))
         nobody.without[0, 0] = 0
-        before = accumulate(own[:-1], _joined, initial=nobody)
-        behind = accumulate(own[:0:-1], _joined, initial=nobody)
-        others = map(_joined, before, [*behind][::-1])
+        before = accumulate(own[:-1], joined, initial=nobody)
+        behind = accumulate(own[:0:-1], joined, initial=nobody)
+        others = map(joined, before, [*behind][::-1])
         return [*zip(self.hosts, others, first, strict=True)]
 
-    def _own(self, host: Host, period: int) -> tuple[_Fills, Ints]:
+    def _own(self, host: Host, period: int) -> tuple[Fills, Ints]:
         """Return a cluster's least fills behind another one, and as the first."""
         without, last, first = host.tables(period)
         if host.may_rest:
             without[0, 0] = 0
         if self.order is not None and host.name != self.order[1]:
             last[:] = NEVER
-        return _Fills(last, without), first
-
-
-class _Fills(NamedTuple):
-    """Least fills of (stages, body units) on some clusters.
-
-    Attributes
-    ----------
-    with_last
-        One of these clusters hosts the last stage.
-    without
-        None of them does.
-    """
-
-    with_last: Ints
-    without: Ints
-
-
-def _joined(some: _Fills, others: _Fills) -> _Fills:
-    """Return the least fills on both sets of clusters."""
-    both = _Fills(*(np.full_like(some.without, NEVER) for _ in _Fills._fields))
-    add(some.with_last, others.without, both.with_last)
-    add(some.without, others.with_last, both.with_last)
-    add(some.without, others.without, both.without)
-    return both
+        return Fills(last, without), first

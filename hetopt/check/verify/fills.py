@@ -66,6 +66,30 @@ def add_cells(
                 least[n] = min(least[n], reached + cost[n])
 
 
+class Fills(NamedTuple):
+    """Least fills of (stages, body units) on some clusters.
+
+    Attributes
+    ----------
+    with_last
+        One of these clusters hosts the last stage.
+    without
+        None of them does.
+    """
+
+    with_last: Ints
+    without: Ints
+
+
+def joined(some: Fills, others: Fills) -> Fills:
+    """Return the least fills on both sets of clusters."""
+    both = Fills(*(np.full_like(some.without, NEVER) for _ in Fills._fields))
+    add(some.with_last, others.without, both.with_last)
+    add(some.without, others.with_last, both.with_last)
+    add(some.without, others.without, both.without)
+    return both
+
+
 class StageCosts(NamedTuple):
     """Costs and limits of the stages of one cluster; K strategies, M stages at most.
 
@@ -217,8 +241,8 @@ class Excess(NamedTuple):
     sums, ends
         The three times that a path's weights multiply: least of l neighbouring body
         units, and of units at the ends; shapes (3, K, length + 1) and (3, K).
-    fixed, beside
-        What is added once, and the least kappa beside a stage; length K.
+    beside
+        The least kappa beside a stage; length K.
     held
         Most warm-ups with l body units; shape (K, length + 1).
     weights
@@ -227,7 +251,6 @@ class Excess(NamedTuple):
 
     sums: Ints
     ends: Ints
-    fixed: Ints
     beside: Ints
     held: Ints
     weights: Ints
@@ -246,14 +269,14 @@ def within_excess(of: Excess, warmups: Ints, period: int, most: Ints) -> None:
     most
         Shape (K, W).
     """
-    for k in range(len(of.fixed)):
+    for k in range(len(of.beside)):
         for i in range(warmups.shape[1]):
             low, high = 0, of.sums.shape[2] - 1
             while low < high:
                 n = (low + high + 1) // 2
                 many = min(warmups[1, i], of.held[k, n])
                 by, late = of.weights[many], of.weights[warmups[0, i]]
-                excess = of.fixed[k] + by[3] * of.beside[k]
+                excess = by[3] * of.beside[k]
                 excess += by[0] * (of.sums[0, k, n] + of.ends[0, k])
                 excess += by[1] * (of.sums[1, k, n] + of.ends[1, k])
                 excess += late[2] * (of.sums[2, k, n] + of.ends[2, k])

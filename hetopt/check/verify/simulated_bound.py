@@ -14,10 +14,22 @@ n = q v passes and W at most n,
 ``late`` is by how many micro-batches w comes after B, p - W. ``around`` is how often
 the stage waits during transfers of one of its boundaries: n - 1 times if transfers are
 exchanged, 2 n - 1 - W times if they block both ways. If all forwards come first, the
-forwards in the excess are n - 1. Stages that are folded have a path of their own
-passes only: no fill and no end, and an excess of q tau + g.
+forwards in the excess are n - 1.
 
-The largest excess replaces (q - 1) lambda.
+If stages are folded, fill, kappa and end are those of both chunks (the end has the
+first chunk's w): the first micro-batch comes to stage i as a gradient of the second
+chunk, the stage runs its passes until its last such gradient, and this one goes down to
+the last stage and back as a gradient of the first chunk. The excess is what stage i
+runs in between, after the first of these gradients. With forwards (a, b) of the two
+chunks, of which it has m <= n, and x = min(a + b, 2 b),
+
+    m a + n b >= m (a + b) + (n - m) b >= (m + n) x / 2,
+
+and so for B and w. Here phi, B and w stand for x / 2, and m + n for how often.
+
+The largest excess replaces (q - 1) lambda. A path may also go all the way several times
+(``trip_counts``): with a forwards and b gradients of every stage, the simulated time is
+at least sum of (a phi + b B + (a + b) kappa) + end.
 
 If a cluster's boundaries share an uplink that each transfer occupies for s, and other
 clusters are on either side, its uplink has an excess like a stage with phi = B = s and
@@ -27,16 +39,20 @@ have left to the other side.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from hetopt.check.plan.schedule.orders import BACKWARD, FORWARD, WEIGHT, Position
 from hetopt.check.verify.chunks import ways_back_ns
 from hetopt.check.verify.fills import NEVER, Excess, within_excess
 from hetopt.check.verify.hosting import Host
 from hetopt.check.verify.weights import UnitTimes
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from numpy.typing import NDArray
 
     from hetopt.check.plan.schedule.schedules import Steps
@@ -51,55 +67,123 @@ if TYPE_CHECKING:
 def path_weights(steps: Steps, passes: int, stages: int, chunks: int) -> Ints:
     """Return how often the excess has phi, B, w and kappa, by W; shape (n + 1, 4).
 
-    If stages are folded, phi, B, g and kappa.
-
     Parameters
     ----------
     passes, stages, chunks
         n, p and v; only with gradients of weights apart or several chunks p matters.
     """
     held, every = np.arange(passes + 1), np.full(passes + 1, passes)
-    if steps.folded:
-        columns = every, every, np.ones_like(every), np.zeros_like(every)
-    else:
-        late = np.maximum(stages - held, 0)
-        columns = (
-            every - 1 if steps.all_first else every - held,
-            every - 1 - (chunks - 1) * stages,
-            np.maximum(every - 1 - late, 0),
-            (0 * every, every - 1, 2 * every - 1 - held)[steps.blocking],
-        )
+    late = np.maximum(stages - held, 0)
+    columns = (
+        every - 1 if steps.all_first else every - held,
+        every - 1 - (chunks - 1) * stages,
+        np.maximum(every - 1 - late, 0),
+        (0 * every, every - 1, 2 * every - 1 - held)[steps.blocking],
+    )
     return np.stack(columns, axis=1).astype(np.int64)
 
 
+@lru_cache(maxsize=64)
+def folded_weights(steps: Steps, q: int, stages: int, ahead: int) -> Ints:
+    """Return ``path_weights`` if stages are folded; shape (q + 1, 4).
+
+    The i-th stage from the end has W = ``ahead`` + i, at most q. As bounds look up phi
+    and B by the most W that a stage may have, and w by the fewest, those are of any
+    stage with no more, and these of any with no fewer.
+    """
+    own = np.array([own_counts(steps, q, stages, i) for i in range(stages)])[::-1]
+    rows = np.zeros((q + 1, 4), dtype=np.int64)
+    for w in range(q + 1):
+        i = min(max(w - ahead, 1), stages)
+        most = stages if w == q else i
+        rows[w, :2], rows[w, 2] = own[:most, :2].min(axis=0), own[i - 1 :, 2].min()
+    return rows
+
+
+def own_counts(steps: Steps, q: int, stages: int, i: int) -> list[int]:
+    """Return how often a folded stage has phi, B and w of one chunk in its excess."""
+    counts, inside = [[0, 0] for _ in range(3)], False
+    for kind, chunk, m in steps.order(Position(i, stages, q, 2, 0)):
+        counts[kind][chunk] += inside
+        if kind == BACKWARD and chunk == 1:
+            inside = m < q - 1
+    return [n + min(m, n) for m, n in (counts[k] for k in (FORWARD, BACKWARD, WEIGHT))]
+
+
+def _first_of(times: Ints, pairs: Sequence[tuple[int, int]]) -> Ints:
+    """Return the first unit's time in the columns of pairs of units, which are last."""
+    found = times.copy()
+    for column, (down, _) in enumerate(pairs, times.shape[1] - len(pairs)):
+        found[:, column] = times[:, down]
+    return found
+
+
+def _half(times: Ints, pairs: Sequence[tuple[int, int]]) -> Ints:
+    """Return half the time of a pair, or the second unit's if that is less."""
+    found = times.copy()
+    for column, (_, up) in enumerate(pairs, times.shape[1] - len(pairs)):
+        found[:, column] = np.minimum(times[:, column], 2 * times[:, up]) // 2
+    return found
+
+
+def trip_counts(steps: Steps, q: int, stages: int) -> list[tuple[int, int]]:
+    """Return how often paths have all forwards and all B of folded stages.
+
+    After a B of the first stage's first chunk comes a micro-batch of which this stage
+    has not begun the forward, or not the B of its second chunk. It goes there and back,
+    whole or as a gradient, to its own such B, and so on.
+    """
+    counts = []
+    for begin in (FORWARD, 0), (BACKWARD, 1):
+        count, away = 0, -1
+        for kind, chunk, m in steps.order(Position(0, stages, q, 2, 0)):
+            if away < 0 and (kind, chunk) == begin:
+                count, away = count + 1, m
+            elif (kind, chunk, m) == (BACKWARD, 0, away):
+                away = -1
+        counts.append(count)
+    return [(counts[0], counts[0]), (1, counts[1])]
+
+
 class SimulatedHost(Host):
-    """A host whose stages keep to a largest excess, in ns, instead of lambda."""
+    """A host whose stages keep to a largest excess, in ns, instead of lambda.
+
+    Parameters
+    ----------
+    counts
+        How often the fill has forwards and B (``trip_counts``); None: once per chunk.
+    """
 
     def __init__(
-        self, problem: Problem, table: CostTable, part: TableSlice, j: int, most: int
+        self,
+        problem: Problem,
+        table: CostTable,
+        part: TableSlice,
+        j: int,
+        most: int,
+        counts: tuple[int, int] | None = None,
     ) -> None:
         self.passes, self.chunks = part.chunks * part.microbatches, part.chunks
+        self.counts = (self.chunks, self.chunks) if counts is None else counts
+        self.pairs = part.pairs
         super().__init__(problem, table, part, j, most)
-        rows, units, steps = self.rows, self.units, self.steps
+        units, steps = self.units, self.steps
         self.ahead = part.ahead
-        self.weights = path_weights(steps, self.passes, most, part.chunks)
+        if steps.folded:
+            self.weights = folded_weights(steps, self.passes, most, part.ahead)
+        else:
+            self.weights = path_weights(steps, self.passes, most, part.chunks)
         sides = [self.inner]
         if self.clusters > 1:
             sides += [self.into, self.out]
         least = np.minimum.reduce(sides)
         self.beside = np.where((least < NEVER) & (most > 1), least, 0)
-        self.inner = np.where(self.inner < NEVER, self.trips * self.inner, NEVER)
-        self.into, self.out = self.trips * self.into, self.trips * self.out
+        kappas = sum(self.counts)
+        self.inner = np.where(self.inner < NEVER, kappas * self.inner // 2, NEVER)
+        self.into, self.out = kappas * self.into // 2, kappas * self.out // 2
         self.late = ways_back_ns(part)
         self.first_end = self.own_end + self.times.end @ units.lead
-        if steps.folded:
-            self.first_end = np.zeros_like(self.first_end)
         self.own_end, self.least_sync = np.zeros_like(self.first_end), self.late
-        self.fixed = np.zeros(self.count, dtype=np.int64)
-        third = self.later
-        if steps.folded:
-            self.fixed, third = rows.sync_ns, rows.sync_unit_ns
-        self.each = rows.forward_ns, rows.backward_ns - self.later, third
         self.sums = np.stack([units.runs(cost) for cost in self.each])
         #: Time of a transfer on the uplink, if others may use it meanwhile.
         self.uplink = 0
@@ -108,13 +192,24 @@ class SimulatedHost(Host):
         self.held = self._most_held()
 
     def _unit_times(self) -> UnitTimes:
-        rows = self.rows
-        busy = rows.forward_ns + rows.backward_ns
-        self.later = np.zeros_like(busy) if rows.weight_ns is None else rows.weight_ns
-        passed, end = busy - self.later, rows.sync_unit_ns
-        end = end if self.steps.folded else end + self.later
-        self.trips = 0 if self.steps.folded else self.chunks
-        return UnitTimes(busy=busy, fill=self.trips * passed, end=end, handed_on=passed)
+        rows, pairs = self.rows, self.pairs
+        self.trips, phi, later = self.chunks, rows.forward_ns, rows.weight_ns
+        if later is None:
+            later = np.zeros_like(phi)
+        beta, end = rows.backward_ns - later, later
+        fill = self.counts[0] * phi + self.counts[1] * beta
+        if pairs is not None:
+            end = _first_of(later, pairs)
+            phi, beta, later = (_half(each, pairs) for each in (phi, beta, later))
+        self.each = phi, beta, later
+        passed = phi + beta
+        return UnitTimes(
+            busy=passed + later,
+            forward=phi,
+            fill=fill,
+            end=rows.sync_unit_ns + end,
+            handed_on=passed,
+        )
 
     def _most_held(self) -> Ints:
         """Return the most warm-ups with l body units; shape (K, length + 1).
@@ -169,7 +264,7 @@ class SimulatedHost(Host):
             for each in warmups
         )
         own = np.stack([cost @ counts for cost in self.each])
-        of = Excess(self.sums, own, self.fixed, self.beside, self.held, self.weights)
+        of = Excess(self.sums, own, self.beside, self.held, self.weights)
         within_excess(of, np.stack([fewest, heavy]), min(period, NEVER), most)
         return most
 

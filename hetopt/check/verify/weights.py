@@ -35,8 +35,8 @@ class UnitTimes(NamedTuple):
 
     Attributes
     ----------
-    busy
-        Tau.
+    busy, forward
+        Tau, and the part of it that is forward.
     fill, end
         What it adds to the fill, and to g.
     handed_on
@@ -44,6 +44,7 @@ class UnitTimes(NamedTuple):
     """
 
     busy: Ints
+    forward: Ints
     fill: Ints
     end: Ints
     handed_on: Ints
@@ -62,6 +63,7 @@ def unit_times(own: ClusterTable) -> UnitTimes:
         handed_on = np.maximum(own.forward_ns, passed)
     return UnitTimes(
         busy=busy,
+        forward=own.forward_ns,
         fill=fill,
         end=own.sync_unit_ns + busy - fill,
         handed_on=handed_on,

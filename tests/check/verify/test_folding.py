@@ -8,12 +8,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
+from hetopt.check.plan.schedule.schedules import STEPS
 from hetopt.check.verify import search as module
 from hetopt.check.verify.bound import PS_PER_NS, unproven
 from hetopt.check.verify.chunks import at_rest
+from hetopt.check.verify.simulated_bound import own_counts, trip_counts
 from hetopt.check.verify.weights import unit_times
 from hetopt.cost.folding import with_both_chunks
 from hetopt.problem.training.choices import FOLDED
+from hetopt.schedule.paths import folded_trips, folded_weights
 from tests.check.verify.descending import ensure_least
 from tests.oracle import brute_force
 from tests.oracle.instances import make_folded
@@ -43,6 +46,31 @@ def test_units_take_and_hold_what_programs_say(schedule: ScheduleName) -> None:
                 assert np.array_equal(times.fill, own.fill_ns)
                 assert np.array_equal(times.end, own.end_unit_ns)
                 assert np.array_equal(times.handed_on, own.handed_on_ns)
+
+
+def ensure_counts(schedule: ScheduleName, p: int, q: int) -> None:
+    steps = STEPS[schedule]
+    own = [own_counts(steps, q, p, i) for i in range(p)]
+    assert np.array_equal(np.array(own).T, folded_weights(schedule, p, q)[:3])
+    pairs = zip(trip_counts(steps, q, p), folded_trips(schedule, p, q), strict=True)
+    for exact, found in pairs:
+        assert exact == found or (q > 4 * p and exact[1] == found[1] + 1)
+
+
+@pytest.mark.parametrize("schedule", FOLDED)
+def test_paths_have_what_the_solver_counts(schedule: ScheduleName) -> None:
+    for p in range(1, 9):
+        for q in (p + 1, 2 * p + 1, 4 * p + 1, 5 * p + 2, 7 * p):
+            ensure_counts(schedule, p, q)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("schedule", FOLDED)
+def test_paths_have_what_the_solver_counts_of_many(schedule: ScheduleName) -> None:
+    for p in (*range(1, 20), 23, 24, 31, 32, 33, 46):
+        for q in (*range(p + 1, p + 4), *range(4 * p, 4 * p + 7), 6 * p, 8 * p + 1):
+            if q > p:
+                ensure_counts(schedule, p, q)
 
 
 @pytest.mark.quick_cases(1)

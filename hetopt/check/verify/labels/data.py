@@ -35,12 +35,12 @@ class Cost(IntEnum):
 class Path(IntEnum):
     """Positions in ``Facts.path``.
 
-    Warm-ups that all stages have beside W; whether they are free, whether stages are
-    folded, and whether they have several chunks; whether paths go round between two
-    stages, and whether to keep every label.
+    Warm-ups that all stages have beside W; whether they are free, and whether stages
+    have several chunks; whether paths go round between two stages, and whether to keep
+    every label.
     """
 
-    AHEAD, FREE, FOLDED, CHUNKED, TURNS, EVERY = range(6)
+    AHEAD, FREE, CHUNKED, TURNS, EVERY = range(5)
 
 
 class Rule(IntEnum):

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from hetopt.check.verify.hosting import Host
-    from hetopt.check.verify.weights import UnitTimes
-    from hetopt.cost.table.cluster import ClusterTable
     from hetopt.cost.table.slice import TableSlice
     from hetopt.cost.table.table import CostTable
     from hetopt.problem.problem import Problem
@@ -53,11 +51,12 @@ def _crossing(part: TableSlice, cuts: Sequence[int]) -> tuple[Ints, Ints, Ints]:
     return dearer, slower, dearest
 
 
-def _unit_costs(own: ClusterTable, times: UnitTimes) -> Ints:
+def _unit_costs(host: Host) -> Ints:
     """Return the columns of ``Cost`` of one unit; shape (options, kinds, columns)."""
+    own, times = host.rows, host.times
     columns = (
-        own.forward_ns,
-        own.backward_ns,
+        times.forward,
+        times.busy - times.forward,
         own.state_bytes,
         own.activation_bytes,
         own.temporary_bytes,
@@ -103,7 +102,7 @@ def _path(steps: Steps, part: TableSlice) -> Ints:
     """Return ``Facts.path``."""
     path = np.zeros(len(Path), dtype=np.int64)
     path[Path.AHEAD], path[Path.FREE] = part.ahead, steps.free
-    path[Path.FOLDED], path[Path.CHUNKED] = steps.folded, part.chunks > 1
+    path[Path.CHUNKED] = part.chunks > 1
     known = steps.most == steps.inside and not (steps.all_first or steps.free)
     path[Path.TURNS] = known and not (steps.blocking or steps.folded or part.chunks > 1)
     return path
@@ -116,7 +115,7 @@ def label_facts(
     inside = [u for u, kind in enumerate(table.units) if table.body[kind]]
     body = table.units[inside[0] : inside[-1] + 1]
     units, rows = hosts[0].units, [host.rows for host in hosts]
-    cost = np.concatenate([_unit_costs(host.rows, host.times) for host in hosts])
+    cost = np.concatenate([_unit_costs(host) for host in hosts])
     names, order = table.cluster_names, problem.pins.order
     steps = STEPS[table.schedule]
     layout = np.concatenate([own.layout for own in rows])

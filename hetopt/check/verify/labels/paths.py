@@ -15,7 +15,7 @@ MASK, OPTION, UNITS, FILL = map(int, (At.MASK, At.OPTION, At.UNITS, At.FILL))
 CARRY, OTHER = map(int, (At.CARRY, At.OTHER))
 SYNC, PARENT, WARM = map(int, (At.SYNC, At.PARENT, At.WARMUP))
 FORWARD, BACKWARD, STATE, ACTIVE, TEMPORARY, G, LATER, IN_FILL = map(int, Cost)
-AHEAD, FREE, FOLDED, CHUNKED, TURNS, EVERY = map(int, Path)
+AHEAD, FREE, CHUNKED, TURNS, EVERY = map(int, Path)
 
 
 @step
@@ -93,8 +93,7 @@ def on_path(
         forward -= facts.lead[o, FORWARD]
         backward -= facts.lead[o, BACKWARD] - facts.lead[o, LATER]
     own_end = facts.once[o] + held[G] + tied
-    excess = by[0] * forward + by[1] * backward
-    excess += late[2] * (own_end if facts.path[FOLDED] else held[LATER])
+    excess = by[0] * forward + by[1] * backward + late[2] * held[LATER]
     label[FILL], label[OTHER] = held[IN_FILL], 0
     label[WARM] = min(fewest, most)
     if row >= 0:
@@ -113,6 +112,6 @@ def on_path(
         excess = max(excess, _turns(facts, pool, new, row, forward, backward))
     label[CARRY] = excess
     label[SYNC] = max(0, excess - interval[0] // PS_PER_NS)
-    if opens and not facts.path[FOLDED]:
+    if opens:
         label[SYNC] += own_end
     return bool(excess * PS_PER_NS <= interval[1])
