@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 
 #: What to do about what was not verified in time.
 _MORE = "give it more with --time-limit"
+#: How programs were confirmed that no other engine searches, and what follows.
+_TAKEN = "only by the search that claims them"
+_UNCONFIRMED = "not all of them confirmed, so the result counts as feasible"
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,12 +171,15 @@ class Verifier:
         doubts: Sequence[tuple[int, Doubt]],
         resolved: Counter[str],
     ) -> str:
-        if self.leaves[0].check.of_paths:
+        if all(leaf.check.of_paths for leaf in self.leaves):
             return self._shares(len(doubts) - len(chosen))
         words = [
             f"{len(chosen)} of {len(doubts)} that rest on a search were searched again"
         ]
         words += [f"{number} of them with {name}" for name, number in resolved.items()]
+        if self.taken:
+            words.append(f"{len(self.taken)} {_TAKEN}")
+            return f"{', '.join(words)}: {_UNCONFIRMED}"
         return ", ".join(words)
 
     def _shares(self, unread: int) -> str:
@@ -183,7 +189,7 @@ class Verifier:
             "by bounds": self._programs - listed - len(taken) - unread,
             "by running all plans that bounds leave": listed,
             "not searched": unread,
-            "only by the search that claims them": len(taken),
+            _TAKEN: len(taken),
         }
         words = [
             f"{number} {how} ({number / self._programs:.1%})"
@@ -195,7 +201,7 @@ class Verifier:
             words[-1] += f": {', '.join(some)}"
         verdict = "all of them confirmed"
         if taken or unread:
-            verdict = "not all of them confirmed, so the result counts as feasible"
+            verdict = _UNCONFIRMED
         return f"{', '.join(words)}: {verdict}"
 
 
