@@ -95,6 +95,11 @@ class Verifier:
         self.listed = 0
         self.taken: list[Doubt] = []
 
+    @property
+    def _of_paths(self) -> bool:
+        """Whether all bounds are those of paths."""
+        return all(leaf.check.of_paths for leaf in self.leaves)
+
     def run(self, sample: int | None) -> str:
         """Return what was searched, in words.
 
@@ -109,7 +114,7 @@ class Verifier:
             for number, leaf in enumerate(self.leaves)
             for doubt in leaf.check.doubts
         ]
-        if not doubts and not any(leaf.check.of_paths for leaf in self.leaves):
+        if not doubts and not self._of_paths:
             return "no bound rests on a search"
         chosen = _chosen(doubts, sample, self.seed)
         resolved: Counter[str] = Counter()
@@ -171,7 +176,7 @@ class Verifier:
         doubts: Sequence[tuple[int, Doubt]],
         resolved: Counter[str],
     ) -> str:
-        if all(leaf.check.of_paths for leaf in self.leaves):
+        if self._of_paths:
             return self._shares(len(doubts) - len(chosen))
         words = [
             f"{len(chosen)} of {len(doubts)} that rest on a search were searched again"
