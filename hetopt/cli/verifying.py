@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from hetopt.base.words import counted
-from hetopt.errors import CheckError, InputError
+from hetopt.errors import CheckError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from hetopt.check.verify.findings import Doubt, Finding
     from hetopt.check.verify.tasks import BoundsTask, SearchTask
     from hetopt.check.verify.tree import Leaf
-    from hetopt.problem.document.document import Document
+    from hetopt.cli.certificate_file import File
     from hetopt.report.progress import ProgressBar
     from hetopt.solvers.pools.work_sharing import WorkSharing
 
@@ -27,41 +27,6 @@ _MORE = "give it more with --time-limit"
 #: How programs were confirmed that no other engine searches, and what follows.
 _TAKEN = "only by the search that claims them"
 _UNCONFIRMED = "not all of them confirmed, so the result counts as feasible"
-
-
-@dataclass(frozen=True, slots=True)
-class File:
-    """A certificate's file, to say what is wrong in which line.
-
-    Attributes
-    ----------
-    plan
-        Name of the plan's file.
-    """
-
-    name: str
-    plan: str
-    document: Document
-
-    def ensure_none(self, findings: Iterable[Finding], field: str = "") -> None:
-        """Raise CheckError if there are findings; ``field`` is what they are of."""
-        lines = [self._shown(each, field) for each in findings]
-        if lines:
-            raise CheckError(lines)
-
-    def placed(self, error: InputError) -> InputError:
-        """Return an error with its line."""
-        place = self.document.place(_path(error.field or ""))
-        line = None if place is None else place.line
-        return InputError(error.message, file=self.name, line=line, field=error.field)
-
-    def _shown(self, finding: Finding, field: str) -> str:
-        full = f"{field}.{finding.field}" if field else finding.field
-        if full.partition(".")[0] not in self.document.data:
-            return f"{self.plan}: {full}: {finding.message}"
-        place = self.document.place(_path(full))
-        line = "" if place is None else f":{place.line}"
-        return f"{self.name}{line}: {full}: {finding.message}"
 
 
 class Verifier:
@@ -405,7 +370,3 @@ def _chosen(
         return [*must, *may]
     chance = SystemRandom() if seed is None else Random(seed)
     return [*must, *chance.sample(may, sample)]
-
-
-def _path(field: str) -> tuple[str | int, ...]:
-    return tuple(int(key) if key.isdigit() else key for key in field.split(".") if key)

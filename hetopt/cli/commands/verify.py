@@ -22,8 +22,8 @@ from hetopt.errors import InputError
 if TYPE_CHECKING:
     from hetopt.check.verify.certificate import CertificateCheck
     from hetopt.check.verify.tree import Leaf
+    from hetopt.cli.certificate_file import File
     from hetopt.cli.planned import Planned
-    from hetopt.cli.verifying import File
     from hetopt.cost.table.table import CostTable
     from hetopt.solvers.registry import KernelSetName
 
@@ -60,7 +60,8 @@ TAKES = (
 def run(options: argparse.Namespace) -> int:
     """Verify, and raise CheckError with one line for each claim that fails."""
     from hetopt.check.verify.tasks import make
-    from hetopt.cli.verifying import File, Verifier
+    from hetopt.cli.certificate_file import File
+    from hetopt.cli.verifying import Verifier
     from hetopt.problem.document.document import load_document
     from hetopt.report.progress import ProgressBar
     from hetopt.solvers.pools.opening import worker_count
