@@ -22,8 +22,8 @@ from hetopt.errors import InputError
 if TYPE_CHECKING:
     from hetopt.check.verify.certificate import CertificateCheck
     from hetopt.check.verify.tree import Leaf
+    from hetopt.cli.certificate_file import File
     from hetopt.cli.planned import Planned
-    from hetopt.cli.verifying import File
     from hetopt.cost.table.table import CostTable
     from hetopt.solvers.registry import KernelSetName
 
@@ -60,7 +60,8 @@ TAKES = (
 def run(options: argparse.Namespace) -> int:
     """Verify, and raise CheckError with one line for each claim that fails."""
     from hetopt.check.verify.tasks import make
-    from hetopt.cli.verifying import File, Verifier
+    from hetopt.cli.certificate_file import File
+    from hetopt.cli.verifying import Verifier
     from hetopt.problem.document.document import load_document
     from hetopt.report.progress import ProgressBar
     from hetopt.solvers.pools.opening import worker_count
@@ -79,7 +80,6 @@ def run(options: argparse.Namespace) -> int:
         with named(options.plan):
             ensure_runs(planned.problem, planned.result, plans)
             ensure_as_asked(options.problem, planned.result)
-            _ensure_result_holds(planned, table)
     checks = [leaf.check for leaf in leaves]
     prepare(tuple({name for check in checks for name in _kernels(check)}))
     deadline = Deadline.after(options.time_limit)
@@ -93,6 +93,8 @@ def run(options: argparse.Namespace) -> int:
     ):
         verifier = Verifier(leaves, file, bar, work, deadline, options.seed)
         searched = verifier.run(options.sample)
+    if planned.result is not None:
+        _ensure_result_holds(planned, table)
     programs = sum(len(check.claims) for check in checks)
     solvers = " and ".join(sorted({check.solver for check in checks})) or "a solver"
     unused = [
