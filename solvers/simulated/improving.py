@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 #: How often plans are improved: the first time the best one, then drawn ones, and at
 #: last the best again. How many plans each of them tries.
 _ROUNDS, _TRIES = 5, 250
+#: Share of the time left, and seconds, that this takes at most.
+_SHARE, _MOST_S = 0.1, 3.0
 
 
 class SimulatedPricer(Pricer):
@@ -35,9 +37,11 @@ class SimulatedPricer(Pricer):
 
 def improve_start(ledger: SimulatedLedger, request: Request) -> None:
     """Improve the best plan of a ledger, and its first limit, before the race."""
-    ranked, deadline = ledger.ranked(), request.deadline
+    ranked, left_s = ledger.ranked(), request.deadline.left_s()
     if not (ranked and rule_of(request.table.schedule).folded):
         return
+    share_s = _MOST_S if left_s is None else min(_MOST_S, _SHARE * left_s)
+    until = request.deadline.within(share_s)
     pricer, best = SimulatedPricer(request.problem, request.table), ranked[0]
     for number in range(_ROUNDS):
         found = improved(
@@ -45,7 +49,7 @@ def improve_start(ledger: SimulatedLedger, request: Request) -> None:
             best if number in (0, _ROUNDS - 1) else None,
             tries=_TRIES,
             seed=f"{request.seed} {number}",
-            goes_on=lambda: not deadline.is_over(),
+            goes_on=lambda: not until.is_over(),
         )
         if found is not None and found.value < best.value:
             best = found

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -82,13 +82,21 @@ def survey(data: ProgramData, limit: int, share: float, *, alone: bool = False) 
         return bounds
     bounds[1:] = limit + 1
     first = data.stages if alone else 0
-    for low, _, (runs, table) in _intervals(view, limit, share, first):
-        value = table[:, :, 0].min(axis=0) + low
-        if alone:
-            value = np.maximum(value, view.trips(runs, limit))
+    for each in _intervals(view, limit, share, first):
+        value = np.maximum(each.table[:, :, 0].min(axis=0) + each.low, each.trips)
         bounds = np.minimum(bounds, np.where(value <= limit, value, limit + 1))
     bounds[0] = INFINITE
     return bounds
+
+
+class _Interval(NamedTuple):
+    """An interval of the excess with its ``View.fills`` and ``View.trips``."""
+
+    low: int
+    high: int
+    runs: Runs
+    table: Ints
+    trips: int
 
 
 def _intervals(
@@ -98,14 +106,19 @@ def _intervals(
     first: int,
     least: int = 0,
     check: Callable[[], None] = lambda: None,
-) -> Iterator[tuple[int, int, tuple[Runs, Ints]]]:
-    """Yield intervals of the excess, ascending, with their ``View.fills``.
+) -> Iterator[_Interval]:
+    """Yield intervals of the excess, ascending.
 
     They are no wider than ``share`` of the limit, reach ``least``, and have a fill of
-    ``first`` or more stages within the limit.
+    ``first`` or more stages within the limit. Without ``first`` there are no trips.
     """
     ends = [limit * n // _FIRST for n in range(_FIRST + 1)]
     waiting = [(low + (low > 0), high) for low, high in pairwise(ends)][::-1]
+    if first:
+        # Often there is none at all.
+        _, table = view.fills(limit, 0, limit)
+        reach = limit - table[:, first:, 0].min()
+        waiting = [(low, high) for low, high in waiting if low <= reach]
     while waiting:
         check()
         low, high = waiting.pop()
@@ -114,13 +127,14 @@ def _intervals(
         runs, table = view.fills(limit, low, high)
         if table[:, first:, 0].min() + low > limit:
             continue
-        if first and view.trips(runs, limit) > limit:
+        trips = view.trips(runs, limit) if first else 0
+        if trips > limit:
             continue
         if high - low > share * limit:
             middle = (low + high) // 2
             waiting += [(middle + 1, high), (low, middle)]
             continue
-        yield low, high, (runs, table)
+        yield _Interval(low, high, runs, table, trips)
 
 
 class SimulatedSearch:
@@ -198,13 +212,11 @@ class SimulatedSearch:
         keep = np.zeros(len(view.options.pairs), dtype=np.int64)
         intervals = []
         least = view.least_excess(limit)
-        for low, high, (runs, table) in _intervals(
-            view, limit, share, p, least, self._check
-        ):
-            most = limit - low
-            promising(runs, table, prefixes(runs, most), most, keep)
+        for each in _intervals(view, limit, share, p, least, self._check):
+            most, runs = limit - each.low, each.runs
+            promising(runs, each.table, prefixes(runs, most), most, keep)
             # Ascending: the last one is the widest.
-            intervals.append((low, high))
+            intervals.append((each.low, each.high))
         kept: list[list[int]] = [[] for _ in view.data.part.clusters]
         for (j, k), wanted in zip(view.options.pairs, keep, strict=True):
             if wanted:
