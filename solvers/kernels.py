@@ -82,7 +82,7 @@ def kernels_for(
     needed = registered(solver).kernels
     if limited and solver == "auto":
         needed = (*needed, "tree")
-    if objective == "simulated":
+    if objective == "simulated" or any(rule_of(each).interleaved for each in schedules):
         needed = (*needed, "simulated")
         if any(rule_of(each).free for each in schedules):
             needed = (*needed, "free warm-ups")

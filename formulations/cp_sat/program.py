@@ -20,8 +20,6 @@ the consecutive stages a cluster may host, unit kinds f, cut classes x, layouts 
 ``kappa[j, r]``        kappa of the boundary between slots r and r + 1, likewise
 ``period``             lambda, in 1 / PERIOD_SCALE ticks; unused if q = 1
 ``sync``               the largest g
-``way_back``           kappa from the last stage to the first, with several chunks
-``late``               (v - 1) max(0, R - p lambda) of MODEL.md, in the period's unit
 =====================  ====================================================
 
 All coefficients are the table's integers. Only lambda is rounded: it is a ratio of
@@ -39,7 +37,6 @@ from ortools.sat.python import cp_model
 
 from hetopt.formulations.cp_sat import (
     boundaries,
-    chunks,
     cuts,
     period,
     placement,
@@ -124,8 +121,7 @@ class PipelineProgram:
     def _minimise(self) -> cp_model.LinearExpr:
         """Minimise the closed form ``sum (tau + 2 kappa) + (q - 1) lambda + max g``.
 
-        With several chunks it has one term more (``chunks.go_back``); if gradients of
-        weights run apart, ``2 w`` is part of g and not of the fill.
+        If gradients of weights run apart, ``2 w`` is part of g and not of the fill.
         """
         v, sets, data = self.variables, self.sets, self.data
         fill = [cuts.work(v, j, k, sets.fill) for j, k in sets.capacity]
@@ -135,8 +131,6 @@ class PipelineProgram:
             [total(fill), v.sync, v.period],
             [PERIOD_SCALE, PERIOD_SCALE, sets.passes - 1],
         )
-        if sets.part.way_back is not None:
-            objective += chunks.go_back(v, total(fill), sets.part.way_back)
         self.model.add(objective <= data.cutoff)
         if data.objective_min:
             self.model.add(objective >= data.objective_min)

@@ -86,7 +86,6 @@ def bound_period(v: IntervalVariables) -> None:
         return
     bound_lags(v)
     bound_blocked(v)
-    bound_way_back(v)
     bound_occupancy(v, "", [_period(v)])
 
 
@@ -131,33 +130,6 @@ def bound_blocked(v: IntervalVariables) -> None:
             if r in v.kappa:
                 terms[v.kappa[r]] = -chi
         v.program.row(f"blocked({stage})", terms, lower=0)
-
-
-def bound_way_back(v: IntervalVariables) -> None:
-    """Bound lambda by the way back, and define the waiting for rounds of chunks.
-
-    With ``R = sum (tau + 2 kappa) + 2 way_back``: ``2 p lambda >= R``,
-    ``v lambda >= (v - 1) omega`` of the way back, ``late >= (v - 1) (R - p lambda)``.
-    """
-    part, period, x = v.sets.part, _period(v), v.sets.part.way_back
-    if x is None:
-        return
-    chunks, p = part.chunks, v.sets.stages
-    busy: Terms = {period: chunks}
-    back: Terms = {}
-    for (a, b), column in v.ends.items():
-        busy[column] = -v.time((chunks - 1) * int(part.occupancy_ns[x, b, a]))
-        back[column] = v.time(int(part.transfer_ns[x, b, a]))
-    v.program.row("way_back", busy, lower=0)
-    kappas = combine([(1, total(v.kappa.values())), (1, back)])
-    whole_round = combine([(1, total(v.tau)), (2, kappas)])
-    row = combine([(2 * p, {period: 1}), (-1, whole_round)])
-    v.program.row("round", row, lower=0)
-    v.late = v.program.column("late")
-    terms = combine(
-        [(1, {v.late: 1, period: (chunks - 1) * p}), (1 - chunks, whole_round)]
-    )
-    v.program.row("late", terms, lower=0)
 
 
 def _warmup_time(v: IntervalVariables, r: int) -> Terms:

@@ -23,7 +23,6 @@ clusters after it if memory depends on that: W of stage s is
 ``extra(r)``             lambda if boundary r crosses clusters, else 0
 ``period``               lambda
 ``sync``                 the largest g
-``late``                 (v - 1) max(0, R - p lambda) with chunks, MODEL.md section 4
 =======================  ====================================================
 
 Only arcs, units and cuts are integer; they determine all other values. Nothing is
@@ -113,8 +112,6 @@ class IntervalProgram:
         ]
         if v.period is not None:
             parts.append((sets.passes - 1, total([v.period])))
-        if v.late is not None:
-            parts.append((1.0, {v.late: 1}))
         objective: Terms = combine(parts)
         limit = self.data.cutoff / self.scale
         self.program.row("cutoff", objective, upper=limit * (1 + CUTOFF_SLACK))

@@ -69,8 +69,7 @@ class IntervalVariables:
         for r in range(1, p):
             self._cross(r)
         self.ends: dict[tuple[int, int], int] = {}
-        tied, goes_back = sets.part.tied_ns is not None, sets.part.way_back is not None
-        if (tied or goes_back) and p > 1:
+        if sets.part.tied_ns is not None and p > 1:
             self.ends = {
                 (a, b): program.column(f"ends({a},{b})", upper=1)
                 for a in self.layouts(self.starting(0))
@@ -93,8 +92,6 @@ class IntervalVariables:
             self.handed_on = [program.column(f"handed_on({s})") for s in range(p)]
         self.kappa = {r: program.column(f"kappa({r})") for r in range(1, p)}
         self.sync = program.column("sync")
-        #: With several chunks a stage; see ``intervals.period.bound_way_back``.
-        self.late: int | None = None
         self.period: int | None = None
         if sets.steady:
             self.period = program.column(

@@ -71,9 +71,10 @@ def naming(options: argparse.Namespace) -> Iterator[None]:
 
 def _named(error: InputError, options: argparse.Namespace) -> InputError:
     first, space, rest = (error.field or "").partition(" ")
-    if first == "launcher" and vars(options).get("launcher") is None:
+    if first in ("launcher", "schedule") and vars(options).get(first) is None:
         # It is the problem's.
-        return error
+        field = first if first == "launcher" else f"training.{first}"
+        return InputError(error.message, field=f"{field}{space}{rest}")
     for flag in flags_in(options.takes):
         if first in (flag.dest, *flag.fills) and flag.name.startswith("--"):
             return InputError(error.message, field=f"{flag.name}{space}{rest}")

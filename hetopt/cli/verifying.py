@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from hetopt.base.words import counted
-from hetopt.errors import CheckError, InputError
+from hetopt.errors import CheckError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -18,47 +18,15 @@ if TYPE_CHECKING:
     from hetopt.check.verify.findings import Doubt, Finding
     from hetopt.check.verify.tasks import BoundsTask, SearchTask
     from hetopt.check.verify.tree import Leaf
-    from hetopt.problem.document.document import Document
+    from hetopt.cli.certificate_file import File
     from hetopt.report.progress import ProgressBar
     from hetopt.solvers.pools.work_sharing import WorkSharing
 
 #: What to do about what was not verified in time.
 _MORE = "give it more with --time-limit"
-
-
-@dataclass(frozen=True, slots=True)
-class File:
-    """A certificate's file, to say what is wrong in which line.
-
-    Attributes
-    ----------
-    plan
-        Name of the plan's file.
-    """
-
-    name: str
-    plan: str
-    document: Document
-
-    def ensure_none(self, findings: Iterable[Finding], field: str = "") -> None:
-        """Raise CheckError if there are findings; ``field`` is what they are of."""
-        lines = [self._shown(each, field) for each in findings]
-        if lines:
-            raise CheckError(lines)
-
-    def placed(self, error: InputError) -> InputError:
-        """Return an error with its line."""
-        place = self.document.place(_path(error.field or ""))
-        line = None if place is None else place.line
-        return InputError(error.message, file=self.name, line=line, field=error.field)
-
-    def _shown(self, finding: Finding, field: str) -> str:
-        full = f"{field}.{finding.field}" if field else finding.field
-        if full.partition(".")[0] not in self.document.data:
-            return f"{self.plan}: {full}: {finding.message}"
-        place = self.document.place(_path(full))
-        line = "" if place is None else f":{place.line}"
-        return f"{self.name}{line}: {full}: {finding.message}"
+#: How programs were confirmed that no other engine searches, and what follows.
+_TAKEN = "only by the search that claims them"
+_UNCONFIRMED = "not all of them confirmed, so the result counts as feasible"
 
 
 class Verifier:
@@ -92,6 +60,11 @@ class Verifier:
         self.listed = 0
         self.taken: list[Doubt] = []
 
+    @property
+    def _of_paths(self) -> bool:
+        """Whether all bounds are those of paths."""
+        return all(leaf.check.of_paths for leaf in self.leaves)
+
     def run(self, sample: int | None) -> str:
         """Return what was searched, in words.
 
@@ -106,8 +79,7 @@ class Verifier:
             for number, leaf in enumerate(self.leaves)
             for doubt in leaf.check.doubts
         ]
-        objectives = {leaf.check.objective for leaf in self.leaves}
-        if not doubts and "simulated" not in objectives:
+        if not doubts and not self._of_paths:
             return "no bound rests on a search"
         chosen = _chosen(doubts, sample, self.seed)
         resolved: Counter[str] = Counter()
@@ -169,22 +141,25 @@ class Verifier:
         doubts: Sequence[tuple[int, Doubt]],
         resolved: Counter[str],
     ) -> str:
-        if self.leaves[0].check.objective == "simulated":
+        if self._of_paths:
             return self._shares(len(doubts) - len(chosen))
         words = [
             f"{len(chosen)} of {len(doubts)} that rest on a search were searched again"
         ]
         words += [f"{number} of them with {name}" for name, number in resolved.items()]
+        if self.taken:
+            words.append(f"{len(self.taken)} {_TAKEN}")
+            return f"{', '.join(words)}: {_UNCONFIRMED}"
         return ", ".join(words)
 
     def _shares(self, unread: int) -> str:
-        """Return how the programs of simulated times were confirmed, in words."""
+        """Return how programs that are bounded by paths were confirmed, in words."""
         listed, taken = self.listed, self.taken
         shares = {
             "by bounds": self._programs - listed - len(taken) - unread,
             "by running all plans that bounds leave": listed,
             "not searched": unread,
-            "only by the search that claims them": len(taken),
+            _TAKEN: len(taken),
         }
         words = [
             f"{number} {how} ({number / self._programs:.1%})"
@@ -196,7 +171,7 @@ class Verifier:
             words[-1] += f": {', '.join(some)}"
         verdict = "all of them confirmed"
         if taken or unread:
-            verdict = "not all of them confirmed, so the result counts as feasible"
+            verdict = _UNCONFIRMED
         return f"{', '.join(words)}: {verdict}"
 
 
@@ -239,7 +214,7 @@ class _Searching:
         with_ranges = [doubt for doubt in chosen if doubt.ranges is not None]
         left = [doubt for doubt in chosen if doubt.ranges is None]
         left += self._search(with_ranges)
-        if self.check.objective == "simulated":
+        if self.check.of_paths:
             # Another engine has searched for plans that there should not be.
             taken = [each for each in left if each.bound_ps is not None]
             self._of.taken += taken
@@ -272,7 +247,7 @@ class _Searching:
 
         by_count: dict[tuple[int, int], dict[int, Doubt]] = {}
         for doubt in doubts:
-            alone = doubt.stages if self.check.objective == "simulated" else 0
+            alone = doubt.stages if self.check.of_paths else 0
             own = by_count.setdefault((doubt.microbatches, alone), {})
             own[doubt.stages] = doubt
         tasks = [
@@ -331,12 +306,18 @@ class _Searching:
         return name
 
     def _simulated(self, chosen: Sequence[Doubt]) -> None:
-        """Search again for simulated times, for which there is only one engine."""
+        """Search again by paths, for which there is only one engine."""
         from hetopt.solvers.certificate.search_again import resolve_simulated
 
         deadline = self._of.deadline
         self._confirm(
-            resolve_simulated(self.problem, self.table, chosen, deadline=deadline)
+            resolve_simulated(
+                self.problem,
+                self.table,
+                chosen,
+                deadline=deadline,
+                objective=self.check.objective,
+            )
         )
 
     def _relaxed(self, chosen: Sequence[Doubt]) -> None:
@@ -389,7 +370,3 @@ def _chosen(
         return [*must, *may]
     chance = SystemRandom() if seed is None else Random(seed)
     return [*must, *chance.sample(may, sample)]
-
-
-def _path(field: str) -> tuple[str | int, ...]:
-    return tuple(int(key) if key.isdigit() else key for key in field.split(".") if key)

@@ -172,24 +172,6 @@ def folded(table: CostTable, model: Model, chunks: int) -> CostTable:
     )
 
 
-def with_way_back(part: TableSlice) -> TableSlice:
-    """Return the slice with the closed form's omega, and without shared links.
-
-    A link, or an uplink, may carry the way back besides a boundary: with two clusters
-    both take the same link, and the uplink of every visited cluster carries two
-    transfers. So both count twice, also on a link that the way back does not take.
-    """
-    shared = part.shared
-    if part.chunks == 1 or shared is None:
-        return part
-    home = np.array([layout.cluster for layout in part.layouts], dtype=np.int64)
-    here, there = home[:, None], home[None, :]
-    alone = np.maximum(shared.uplink_ns[here], shared.uplink_ns[there])
-    twice = 2 * np.maximum(alone, shared.link_ns[here, there])
-    occupancy = np.maximum(part.occupancy_ns, np.where(here == there, 0, twice))
-    return replace(part, occupancy_ns=occupancy, shared=None)
-
-
 def with_one_beside(table: CostTable) -> CostTable:
     """Return the table for ``moe.overlap``, with one more micro-batch in memory.
 

@@ -21,6 +21,7 @@ from hetopt.schedule.schedules import rule_of
 from hetopt.solvers.loading import load, sharing_links
 from hetopt.solvers.race.device_time import least_values
 from hetopt.solvers.race.merging import best_first, with_plans
+from hetopt.solvers.registry import solver as registered
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -46,8 +47,9 @@ def solve_for(
         Seconds for the proof of a simulated time if there is no time limit; None: no
         limit.
     """
+    least_closed = partial(_least_closed, load(solver), solver)
     closed = partial(
-        _laid_out, load(solver), objective="closed", solver=solver, patience_s=None
+        _laid_out, least_closed, objective="closed", solver=solver, patience_s=None
     )
     exact = partial(_with_principles, closed)
     if objective != "simulated":
@@ -69,6 +71,16 @@ def _laid_out(
     from hetopt.solvers.uneven import solve_uneven
 
     return solve_uneven(request, objective, solver, patience_s)
+
+
+def _least_closed(solve: Solve, name: str, request: Request) -> Result:
+    """Minimise the closed form, by a search of paths where it consists of these."""
+    if request.table.chunks == 1 or not registered(name).proves:
+        return solve(request)
+    from hetopt.solvers.simulated.solver import solve_simulated
+
+    by_paths = partial(solve_simulated, solver=name, objective="closed")
+    return sharing_links(by_paths, request, objective="closed", exact=True)
 
 
 def _with_principles(solve: Solve, request: Request) -> Result:

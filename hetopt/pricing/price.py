@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from hetopt.base.words import counted
-from hetopt.cost.chunks import held_by_kind, with_waiting, with_way_back
+from hetopt.cost.chunks import held_by_kind, with_waiting
 from hetopt.cost.table.ticks import TICK_S
 from hetopt.errors import InputError
 from hetopt.pricing.stages import (
@@ -366,8 +366,7 @@ def _even_times(
     else:
         every = (*alone, int(part.occupancy_ns[part.way_back, layouts[-1], layouts[0]]))
         sharing = sharing_of(part.shared, plan.schedule, clusters, every)
-        twice = with_way_back(part).occupancy_ns
-        occupancy = tuple(int(twice[key]) for key in boundaries)
+        occupancy = alone
     return PipelineTimes(
         schedule=plan.schedule,
         microbatches=pipeline.microbatches,

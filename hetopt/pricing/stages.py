@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from hetopt.cost.chunks import with_way_back
 from hetopt.schedule.orders import FOLDED_CHUNKS
 from hetopt.schedule.times import Chunks, Fold
 
@@ -97,7 +96,7 @@ def chunks_of(
     return Chunks(
         count=part.chunks,
         way_back_ns=int(part.transfer_ns[back]),
-        way_back_occupancy_ns=int(with_way_back(part).occupancy_ns[back]),
+        way_back_occupancy_ns=int(part.occupancy_ns[back]),
         lead_ns=ends(places[0]),
         trail_ns=ends(places[-1]),
     )

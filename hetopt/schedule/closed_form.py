@@ -6,28 +6,22 @@ from dataclasses import replace
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
-from hetopt.schedule.period import period_by_recursion, round_ns
-from hetopt.schedule.uneven import path_bound_ns
+from hetopt.schedule.chunk_paths import path_bound_ns
+from hetopt.schedule.period import period_by_recursion
 
 if TYPE_CHECKING:
     from hetopt.schedule.times import PipelineTimes
 
 
 def closed_form_ns(times: PipelineTimes) -> Fraction:
-    """Return the iteration time the programs minimise (after HAPT, Eq. 13).
+    """Return the iteration time in closed form (after HAPT, Eq. 13).
 
         T = sum of tau_i + 2 * sum of kappa_i + (q - 1) * lambda + max g_i
 
     gpipe, and any plan that runs all forwards first, has, instead of lambda, the
     slowest forward plus the slowest backward, each at least the largest omega
-    (MODEL.md section 4). With v chunks a stage, times are those of one pass and
-
-        T = sum of tau_i + 2 * sum of kappa_i + (q v - 1) * lambda
-            + (v - 1) * max(0, R - p * lambda) + max g_i
-
-    where R, a whole round of the pipeline and back, is ``round_ns``: if it takes longer
-    than p passes, every stage waits for it v - 1 times. If gradients of weights run
-    later, each taking w_i, they fill idle time:
+    (MODEL.md section 4). If gradients of weights run later, each taking w_i, they fill
+    idle time:
 
         T = sum of (tau_i - 2 w_i) + 2 * sum of kappa_i + (q - 1) * lambda
             + max (g_i + 2 w_i)
@@ -45,8 +39,8 @@ def closed_form_ns(times: PipelineTimes) -> Fraction:
         T = (sum of tau_i + 2 * sum of kappa_i)(L) - lambda(L) + sum of q_l lambda(l)
             + max g_i
 
-    With chunks that differ it is the longest of some paths through the events
-    (``hetopt.schedule.uneven``), which no simulated time is below.
+    With several chunks a stage it is the longest of some paths through the events
+    (``hetopt.schedule.chunk_paths``), which no simulated time is below.
 
     Otherwise an estimate, not a bound on the simulated time. Deviations from HAPT: HAPT
     has max tau in place of lambda, which is right only if every transfer is hidden, and
@@ -57,7 +51,7 @@ def closed_form_ns(times: PipelineTimes) -> Fraction:
     ValueError
         If warm-up counts rise downstream (not for gpipe).
     """
-    if times.chunks is not None and times.chunks.uneven is not None:
+    if times.chunks is not None:
         return Fraction(path_bound_ns(times))
     if times.mixed:
         first = replace(times.mixed[0], microbatches=1)
@@ -71,19 +65,19 @@ def closed_form_ns(times: PipelineTimes) -> Fraction:
 
 
 def closed_form_at(times: PipelineTimes, period_ns: Fraction) -> Fraction:
-    """Return the closed form for a given period or gpipe pace; it rises with it."""
+    """Return the closed form for a given period or gpipe pace; it rises with it.
+
+    With v chunks a stage, what programs minimise, for a plan to start from: with the
+    times of one pass and q v of them instead of q, that of eager-1f1b.
+    """
     fill = sum(times.round_trip_ns) + 2 * sum(times.transfer_ns)
     later = [2 * weight for weight in times.later_ns]
     if times.fold is not None:
         both = zip(times.round_trip_ns, times.fold.fill_ns, strict=True)
         later = [tau - filled for tau, filled in both]
     fill -= sum(later)
-    late = Fraction(0)
-    if times.chunks is not None:
-        wait = round_ns(times, times.chunks) - times.stages * period_ns
-        late = (times.chunks.count - 1) * max(late, wait)
     end = max(map(sum, zip(times.sync_ns, later, strict=True)))
-    return fill + (times.periods - 1) * period_ns + late + end
+    return fill + (times.periods - 1) * period_ns + end
 
 
 def gpipe_pace_ns(times: PipelineTimes) -> int:

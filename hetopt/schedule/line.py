@@ -132,10 +132,8 @@ def _routes(times: PipelineTimes) -> tuple[list[int], list[list[tuple[int, int]]
     alone = [
         (each.every_transfer_ns, each.alone_occupancy_ns) for each in times.lengths
     ]
-    if times.chunks is not None and (own := times.chunks.uneven) is not None:
-        by_chunk = (
-            zip(*each, strict=True) for each in (own.transfer_ns, own.occupancy_ns)
-        )
+    if times.chunks is not None and times.chunks.uneven is not None:
+        by_chunk = (zip(*each, strict=True) for each in times.crossings_ns)
         alone = [*zip(*by_chunk, strict=True)]
     for transfers, omegas in alone:
         for boundary, down in np.ndindex(p, 2):

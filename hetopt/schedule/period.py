@@ -28,12 +28,7 @@ If stages are folded (``hetopt.schedule.orders``), times are sums over both chun
 each other stage adds the longer of forward and B to a window: a way up the pipeline and
 down again takes two of a stage's four passes, either of one kind or of one chunk.
 
-With v chunks a stage (``hetopt.schedule.orders``), all times are of one pass, and
-
-    lambda >= R / 2 p,   lambda >= (v - 1) / v of omega of the way back
-
-as well, where R is a whole round of forwards and backwards with the way back: a stage
-runs p passes of either kind between one chunk's pass and that of the next.
+With v chunks a stage (``hetopt.schedule.orders``), all times are of one pass.
 """
 
 from __future__ import annotations
@@ -47,7 +42,7 @@ from hetopt.schedule.schedules import rule_of
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from hetopt.schedule.times import Chunks, PipelineTimes
+    from hetopt.schedule.times import PipelineTimes
 
 
 def period_by_recursion(times: PipelineTimes) -> Fraction:
@@ -77,22 +72,9 @@ def period_by_recursion(times: PipelineTimes) -> Fraction:
     if rule_of(times.schedule).blocking:
         return Fraction(max(*_blocked_ns(times), *times.occupancy_ns, 0))
     period = Fraction(max(*times.round_trip_ns, *times.occupancy_ns, 0))
-    if (chunks := times.chunks) is not None:
-        back = Fraction((chunks.count - 1) * chunks.way_back_occupancy_ns, chunks.count)
-        whole_round = Fraction(round_ns(times, chunks), 2 * times.stages)
-        period = max(period, back, whole_round)
     while (ratio := _violated_window(times, period)) is not None:
         period = ratio
     return period
-
-
-def round_ns(times: PipelineTimes, chunks: Chunks) -> int:
-    """Return the time of one pass through all stages and back to the first.
-
-    Forward and backward, each with the way back between chunks.
-    """
-    transfers = sum(times.transfer_ns) + chunks.way_back_ns
-    return sum(times.round_trip_ns) + 2 * transfers
 
 
 def _blocked_ns(times: PipelineTimes) -> list[int]:

@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from hetopt.problem.training.choices import ScheduleName
     from hetopt.schedule.shares import Sharing
 
+#: By stage and chunk; shape (p, v).
+ByChunk = tuple[tuple[int, ...], ...]
+
 _PER_STAGE = ("forward_ns", "backward_ns", "sync_ns", "warmups")
 _PER_BOUNDARY = ("transfer_ns", "occupancy_ns")
 
@@ -34,10 +37,10 @@ class Uneven:
         to the first stage's next chunk; its last chunk has 0.
     """
 
-    forward_ns: tuple[tuple[int, ...], ...]
-    backward_ns: tuple[tuple[int, ...], ...]
-    transfer_ns: tuple[tuple[int, ...], ...]
-    occupancy_ns: tuple[tuple[int, ...], ...]
+    forward_ns: ByChunk
+    backward_ns: ByChunk
+    transfer_ns: ByChunk
+    occupancy_ns: ByChunk
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -301,6 +304,19 @@ class PipelineTimes:
         if self.sharing is not None:
             found = self.sharing.occupancy_ns
         return tuple(omega // self.merged for omega in found)
+
+    @property
+    def crossings_ns(self) -> tuple[ByChunk, ByChunk]:
+        """Kappa and omega as those of ``Uneven``, whether chunks differ or not."""
+        assert self.chunks is not None
+        if (own := self.chunks.uneven) is not None:
+            return own.transfer_ns, own.occupancy_ns
+        v = self.chunks.count
+        kappa, omega = (
+            (*((each,) * v for each in inside), (*(back,) * (v - 1), 0))
+            for *inside, back in (self.every_transfer_ns, self.alone_occupancy_ns)
+        )
+        return kappa, omega
 
     @property
     def round_trip_ns(self) -> tuple[int, ...]:

@@ -14,7 +14,6 @@ from hetopt.schedule.paths import PathForm
 from hetopt.solvers.arrays.costs import (
     SHARING,
     Costs,
-    Edge,
     Fact,
     Option,
     Stock,
@@ -74,7 +73,7 @@ class ArrayBuilder:
         kept, layouts = self._layouts()
         grid = np.ix_(range(len(data.part.transfer_ns)), kept, kept)
         option = self._option_rows(layouts, summed, temporary)
-        tied, way_back = data.part.tied_ns, self._way_back(kept)
+        tied = data.part.tied_ns
         priced = bool(data.principles.relaxed) or self._steps(option) > _MOST_STEPS
         whole = np.ascontiguousarray
         pins = pinned(data, self.guests)
@@ -94,13 +93,12 @@ class ArrayBuilder:
                 if tied is None
                 else whole(tied[np.ix_(kept, kept)])
             ),
-            way_back=way_back,
             weights=np.zeros((0, len(Weight)), dtype=np.int64),
             stock=self._stock(),
             **pins,
             row=np.zeros(1, dtype=np.int64) if priced else self._rows(),
             shapes=self._shapes(excluded),
-            facts=self._facts(way_back, priced=priced),
+            facts=self._facts(kept, priced=priced),
         )
 
     def _option_rows(
@@ -140,15 +138,6 @@ class ArrayBuilder:
             option[:, end + Sum.PEAK] = temporary[:, present].max(axis=1, initial=0)
         return option
 
-    def _way_back(self, kept: list[int]) -> Ints:
-        """Return ``Costs.way_back`` over the layouts that occur."""
-        part, count = self.data.part, len(kept)
-        if part.way_back is None:
-            return np.zeros((len(Edge), count, count), dtype=np.int64)
-        grid = np.ix_(kept, kept)
-        both = part.transfer_ns[part.way_back], part.occupancy_ns[part.way_back]
-        return np.stack([times[grid] for times in both])
-
     def _stock(self) -> Ints:
         """Return ``Costs.stock``."""
         data = self.data
@@ -160,11 +149,12 @@ class ArrayBuilder:
         ]
         return np.array(rows, dtype=np.int64).reshape(len(rows), len(Stock))
 
-    def _facts(self, way_back: Ints, *, priced: bool) -> Ints:
+    def _facts(self, kept: list[int], *, priced: bool) -> Ints:
         """Return ``Costs.facts``."""
         data, chain = self.data, self.data.chain
         tied = data.part.tied_ns is not None and data.stages > 1
-        path = PathForm(data.rule)
+        path, back, grid = PathForm(data.rule), data.part.way_back, np.ix_(kept, kept)
+        kappas = data.part.transfer_ns[back or 0][grid]
         facts = {
             Fact.P: data.stages,
             Fact.Q: data.part.most_held,
@@ -181,7 +171,7 @@ class ArrayBuilder:
             Fact.FREE: data.rule.free,
             Fact.BLOCKING: data.rule.blocking,
             Fact.CHUNKS: data.part.chunks,
-            Fact.WAY_BACK: way_back[Edge.KAPPA].min(initial=LONGEST_NS),
+            Fact.WAY_BACK: 0 if back is None else kappas.min(initial=LONGEST_NS),
             Fact.HOPS: 2 * data.part.chunks,
             Fact.WINDOWS: path.windows,
             Fact.ENDS: not (data.rule.interleaved or data.rule.folded),

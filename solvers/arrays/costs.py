@@ -134,9 +134,6 @@ class Costs(NamedTuple):
         how many transfers block per micro-batch (chi), chunks of a stage (v), the least
         kappa of the way back, how often the fill of paths has kappa, whether windows
         are paths, and whether the end of a pipeline is simulated by itself.
-    way_back
-        With several chunks, kappa and omega of the way back by last and first layout;
-        shape (2, A, A).
     weights
         Those of a stage's path by W, without passes that every stage runs ahead
         (``hetopt.schedule.paths``); shape (most held + 1, 4), in bounds on simulated
@@ -150,7 +147,6 @@ class Costs(NamedTuple):
     cut: Ints
     home: Ints
     tied: Ints
-    way_back: Ints
     weights: Ints
     host: Ints
     stock: Ints

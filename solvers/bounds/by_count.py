@@ -131,13 +131,13 @@ def focus(relaxation: Relaxation, stages: int, *, cutoff: float) -> Focus:
         relaxation, cutoff, _FOCUSED, lambda value: value[stages]
     ):
         least, fills = relaxation.option_fill(high, stages)
-        value = float(_objective(relaxation, np.array(least), stages, low, high))
+        value = float(_objective(relaxation, np.array(least), low))
         if value > cutoff:
             continue
         bound = min(bound, value)
         low_end, high_end = min(low_end, low), max(high_end, high)
         for kept, fill in zip(keep, fills, strict=True):
-            kept |= _objective(relaxation, fill, stages, low, high) <= cutoff
+            kept |= _objective(relaxation, fill, low) <= cutoff
     return Focus(
         bound=min(bound, np.nextafter(cutoff, np.inf)),
         period_min=low_end,
@@ -148,29 +148,16 @@ def focus(relaxation: Relaxation, stages: int, *, cutoff: float) -> Focus:
 
 def _value(relaxation: Relaxation, low: float, high: float) -> NDArray[np.float64]:
     fill = relaxation.fill(high, roles=True)
-    return _objective(relaxation, fill, np.arange(len(fill)), low, high)
+    return _objective(relaxation, fill, low)
 
 
 def _objective(
-    relaxation: Relaxation,
-    fill: NDArray[np.float64],
-    stages: int | NDArray[np.int64],
-    low: float,
-    high: float,
+    relaxation: Relaxation, fill: NDArray[np.float64], low: float
 ) -> NDArray[np.float64]:
-    """Return the least cost of plans with these fills and with lambda in a range.
-
-    The cost rises with lambda, so its lower end gives the bound. With several chunks
-    per stage, p passes may be shorter than a round; the way back is left out.
-    """
-    part = relaxation.part
-    value: NDArray[np.float64] = fill + (part.passes - 1) * low + relaxation.least_sync
-    if part.chunks == 1:
-        return value
-    value = value + (part.chunks - 1) * np.maximum(fill - stages * low, 0.0)
-    # At least 1: no plan has 0 stages, and 0 times infinity is not a number.
-    most = 2 * np.maximum(stages, 1) * high * (1 + _ROUNDING)
-    return np.where(fill > most, np.inf, value)
+    """Return the least cost of plans with these fills, and lambda at least ``low``."""
+    steps = relaxation.part.passes - 1
+    value: NDArray[np.float64] = fill + steps * low + relaxation.least_sync
+    return value
 
 
 def _promising(

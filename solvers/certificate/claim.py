@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, get_args
 
 import numpy as np
 
@@ -17,10 +17,11 @@ from hetopt.formulations.space import undominated
 from hetopt.pricing.price import pipeline_times
 from hetopt.problem.training.principles import Principles
 from hetopt.results.certificate import PS_S, Certificate, Claim
+from hetopt.results.result import Time
 from hetopt.schedule.run import simulate
 from hetopt.solvers.bounds.by_count import focus, survey
 from hetopt.solvers.bounds.relaxation import Relaxation
-from hetopt.solvers.decisions.assembly import value_of
+from hetopt.solvers.decisions.assembly import closed_value
 from hetopt.solvers.simulated.search import survey as survey_simulated
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 
     from hetopt.cost.table.table import CostTable
     from hetopt.problem.problem import Problem
-    from hetopt.results.result import Objective, Result
+    from hetopt.results.result import Result
     from hetopt.results.settlement import How, Settlement
 
 
@@ -50,7 +51,7 @@ def certify(problem: Problem, table: CostTable, result: Result) -> Certificate:
     InputError
         No certificate covers the objective of the result.
     """
-    if result.objective not in _CLAIMS:
+    if result.objective not in get_args(Time):
         msg = f"no certificate covers the objective {result.objective}"
         raise InputError(msg)
     best = result.best
@@ -59,7 +60,7 @@ def certify(problem: Problem, table: CostTable, result: Result) -> Certificate:
     if best is not None:
         times = pipeline_times(best.plan, table)
         value = (
-            value_of(times)
+            closed_value(times)
             if result.objective == "closed"
             else simulate(times).makespan_ns * PERIOD_SCALE
         )
@@ -68,11 +69,10 @@ def certify(problem: Problem, table: CostTable, result: Result) -> Certificate:
         searched = searched_table(
             table, principles, simulated=result.objective == "simulated"
         )
-        claims = list(
-            _CLAIMS[result.objective](
-                problem, searched, value, (stages, q), principles
-            ).all()
-        )
+        # Closed forms of several chunks are bounded by paths, too.
+        of_paths = result.objective == "simulated" or table.chunks > 1
+        kind = _SimulatedClaims if of_paths else _Claims
+        claims = [*kind(problem, searched, value, (stages, q), principles).all()]
     else:
         claims = [_as_settled(settlement) for settlement in result.settlements]
         # Bounds of open programs matter up to the least of them.
@@ -197,7 +197,7 @@ class _Claims:
 
 
 class _SimulatedClaims(_Claims):
-    """The same claims for simulated times."""
+    """The same claims for times that are bounded by paths."""
 
     def _bounded(
         self, relaxation: Relaxation, q: int, within: list[int]
@@ -223,13 +223,6 @@ class _SimulatedClaims(_Claims):
                 yield _claim(p, q, "refuted-by-bound", self.value)
             else:
                 yield _claim(p, q, "refuted-by-search", self.value)
-
-
-#: The class that makes the claims about an optimum, by objective.
-_CLAIMS: dict[Objective, type[_Claims]] = {
-    "closed": _Claims,
-    "simulated": _SimulatedClaims,
-}
 
 
 def _claim(stages: int, microbatches: int, how: How, bound: int | None) -> Claim:

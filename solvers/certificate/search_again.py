@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from hetopt.cost.table.table import CostTable
     from hetopt.problem.problem import Problem
     from hetopt.problem.training.principles import Principles
+    from hetopt.results.result import Objective
     from hetopt.solvers.race.engine import Answer, Engine
 
 #: Relative rounding error of a time in seconds.
@@ -163,8 +164,9 @@ def resolve_simulated(
     doubts: Iterable[Doubt],
     *,
     deadline: Deadline,
+    objective: Objective = "simulated",
 ) -> Iterator[tuple[Doubt, str | None]]:
-    """Do the same as ``resolve`` for bounds on simulated times.
+    """Do the same as ``resolve`` for bounds that paths support.
 
     There is only one search for those: it searches the whole program again, without
     bounds of the race. Another engine checks claims that there is no plan, unless
@@ -176,7 +178,7 @@ def resolve_simulated(
             _, engine = second_engine("", 0)
             yield from resolve(problem, table, [doubt], engine, deadline=deadline)
             continue
-        verdict = _search_simulated(problem, table, doubt, deadline)
+        verdict = _search_simulated(problem, table, doubt, deadline, objective)
         yield doubt, _finding(doubt, verdict)
 
 
@@ -220,7 +222,11 @@ def resolve_relaxed(
 
 
 def _search_simulated(
-    problem: Problem, table: CostTable, doubt: Doubt, deadline: Deadline
+    problem: Problem,
+    table: CostTable,
+    doubt: Doubt,
+    deadline: Deadline,
+    objective: Objective,
 ) -> str:
     data = ProgramData.of(
         table,
@@ -239,7 +245,7 @@ def _search_simulated(
         # One quicker plan is enough.
         limit=lambda: -1 if found else limit,
         found=lambda decision, value: found.append(value),
-        simulate=Pricer(problem, table).simulated_ns,
+        simulate=Pricer(problem, table).time_of(objective),
         # Keep all strategies, including those that the race left out.
         useful=lambda part: part,
         deadline=deadline,

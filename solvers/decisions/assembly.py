@@ -68,11 +68,22 @@ def plan_of(decision: Decision, table: CostTable, table_digest: str) -> Plan:
     return replace(bare, pipelines=(pipeline,))
 
 
+def closed_value(times: PipelineTimes) -> int:
+    """Return the closed form in 1 / PERIOD_SCALE ticks, as ``value_of`` rounds it.
+
+    With several chunks a stage no program minimises it.
+    """
+    if times.chunks is None:
+        return value_of(times)
+    return ceil(closed_form_ns(times) * PERIOD_SCALE)
+
+
 def value_of(times: PipelineTimes) -> int:
     """Return the closed form in 1 / PERIOD_SCALE ticks, with lambda rounded up to one.
 
-    Programs minimise this number. Rounding lambda adds less than q - 1 of these units,
-    or q v - 1 with v chunks a stage.
+    Programs minimise this number, which with v chunks a stage is only an estimate
+    (``closed_form_at``). Rounding lambda adds less than q - 1 of these units, or
+    q v - 1.
     """
     uneven = times.chunks is not None and times.chunks.uneven is not None
     if uneven or not times.has_steady_state or times.microbatches == 1:

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 from functools import lru_cache
+from math import ceil
 from typing import TYPE_CHECKING
 
 from hetopt.formulations.chain import Chain
 from hetopt.formulations.permitted import Permitted
 from hetopt.formulations.program import ProgramData
 from hetopt.pricing.price import pipeline_times
+from hetopt.schedule.closed_form import closed_form_ns
 from hetopt.schedule.paths import path_bound_ns
 from hetopt.schedule.run import simulate
 from hetopt.solvers.decisions.assembly import plan_of
 from hetopt.solvers.decisions.exact import exact_value
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from hetopt.cost.table.table import CostTable
     from hetopt.formulations.decision import Decision
     from hetopt.problem.problem import Problem
@@ -52,6 +56,14 @@ class Pricer:
         if most is not None and (bound := path_bound_ns(times)) > most:
             return bound
         return simulate(times).makespan_ns
+
+    def closed_ns(self, decision: Decision, most: int | None = None) -> int:
+        """Return the closed form of a pipeline of several chunks, whatever ``most``."""
+        return ceil(closed_form_ns(self.times(decision)))
+
+    def time_of(self, objective: str) -> Callable[..., int]:
+        """Return what gives a decision's simulated time, or its closed form."""
+        return self.simulated_ns if objective == "simulated" else self.closed_ns
 
     def _data(self, microbatches: int, stages: int) -> ProgramData:
         table = self.table

@@ -30,20 +30,15 @@ class Cursor(IntEnum):
 
 
 @step
-def total_of(
-    costs: Costs, limits: RangeLimits, label: Ints, bound: int, way_back: int
-) -> int:
+def total_of(costs: Costs, limits: RangeLimits, label: Ints, bound: int) -> int:
     """Return fill and g of a label at lambda's lower end, in 1 / PERIOD_SCALE ticks.
 
-    Under gpipe q - 1 times the pace is added, and with several chunks the cost of
-    rounds longer than p passes. ``INFINITE`` if no lambda of the range is long enough.
+    Under gpipe q - 1 times the pace is added.
 
     Parameters
     ----------
     bound
         Least fill of the rest, in ns.
-    way_back
-        Kappa of the way back; read with several chunks.
     """
     fill = label[Label.FILL] + bound
     total = fill + max(label[Label.SYNC], label[Label.LAST_SYNC])
@@ -52,13 +47,7 @@ def total_of(
         total += (costs.facts[Fact.Q] - 1) * pace
     if total > LONGEST_NS:
         return INFINITE
-    if costs.facts[Fact.CHUNKS] == 1:
-        return PERIOD_SCALE * total
-    p, whole_round = costs.facts[Fact.P], PERIOD_SCALE * (fill + 2 * way_back)
-    if whole_round > 2 * p * limits.scalars[Scalar.PERIOD]:
-        return INFINITE
-    late = max(0, whole_round - p * limits.scalars[Scalar.LOW])
-    return PERIOD_SCALE * total + (costs.facts[Fact.CHUNKS] - 1) * late
+    return PERIOD_SCALE * total
 
 
 @step
@@ -66,7 +55,7 @@ def is_worth(
     costs: Costs, limits: RangeLimits, label: Ints, bound: int, progress: Ints
 ) -> bool:
     """Whether a label may end within the budget, given the least fill of the rest."""
-    total = total_of(costs, limits, label, bound, costs.facts[Fact.WAY_BACK])
+    total = total_of(costs, limits, label, bound)
     return total <= progress[Cursor.BUDGET]
 
 

@@ -58,15 +58,12 @@ class Labelled:
     ----------
     total
         ``budget.total_of`` of its label; under gpipe with the plan's own pace.
-    whole_round
-        R of MODEL.md section 4 in 1 / PERIOD_SCALE ticks, with several chunks.
     value
         The decision's exact objective, or None if it is not feasible.
     """
 
     decision: Decision
     total: int
-    whole_round: int
     value: int | None
 
 

@@ -20,14 +20,11 @@ class Label(IntEnum):
 
     First the columns that labels are compared by (under gpipe DELAY and FLAG are the
     paces of phi and beta), then the label's stage and links to other labels. TOTAL
-    (``budget.total_of``) and WAY_BACK (kappa in ns, with several chunks) are set for
-    complete labels only.
+    (``budget.total_of``) is set for complete labels only.
     """
 
     FILL, DELAY, SYNC, LAST_SYNC, FLAG, WARMUP, SHAPES, DEVICES, PARENT = range(9)
-    OPTION, LENGTH, IN_RUN, CONFIG, RUN_PARENT, NEXT, RUNS, TOTAL, WAY_BACK = range(
-        9, 18
-    )
+    OPTION, LENGTH, IN_RUN, CONFIG, RUN_PARENT, NEXT, RUNS, TOTAL = range(9, 17)
 
 
 class Bucket(IntEnum):
@@ -42,7 +39,7 @@ class LabelPool(NamedTuple):
     Attributes
     ----------
     label
-        Shape (n, 18).
+        Shape (n, 17).
     size
         Rows in use, and the first of the rows given back (-1: none).
     """

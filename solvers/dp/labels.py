@@ -3,7 +3,7 @@
 A *label* is a way to place the last s stages. Its *state* is what earlier stages
 depend on, apart from the quantities below: the devices used of each cluster
 (``dp.configs``), the option of the stage placed last, the body units placed, and with
-tied embeddings, or several chunks, the layout of the last stage. Labels of one state
+tied embeddings the layout of the last stage. Labels of one state
 are compared by:
 
 ========  ==================================================================
@@ -182,7 +182,7 @@ def _begin(
         j = costs.home[a]
         if not costs.host[j, HostColumn.MAY_CLOSE] or costs.host[j, HostColumn.AHEAD]:
             continue
-        known = costs.facts[Fact.TIED] or costs.facts[Fact.CHUNKS] > 1
+        known = costs.facts[Fact.TIED]
         number = bucket(crossings, 0, a, 0, a if known else 0)
         row = crossed.size[0]
         crossed.size[0] += 1

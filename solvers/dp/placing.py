@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from hetopt.base.compiled import step
 from hetopt.formulations.scale import PERIOD_SCALE
-from hetopt.solvers.arrays.costs import Edge, Fact, HostColumn, Option, Shape, Sum
+from hetopt.solvers.arrays.costs import Fact, HostColumn, Option, Shape, Sum
 from hetopt.solvers.arrays.stages import ends_of, with_units
 from hetopt.solvers.arrays.windows import INFINITE
 from hetopt.solvers.dp.bounds import Scalar
@@ -210,13 +210,10 @@ def _finish(
             return
     if not is_complete(costs, memory.configs, label[Label.CONFIG]):
         return
-    way_back = _way_back(costs, limits, last, label[Label.OPTION])
-    if way_back >= INFINITE:
-        return
-    total = total_of(costs, limits, label, 0, way_back)
+    total = total_of(costs, limits, label, 0)
     if total > progress[Cursor.BUDGET]:
         return
-    label[Label.TOTAL], label[Label.WAY_BACK] = total, way_back
+    label[Label.TOTAL] = total
     if limits.scalars[Scalar.ORDERED]:
         if pool.label[0, Label.OPTION] >= 0 and ranked(costs, pool, 0, new) <= 0:
             return
@@ -224,19 +221,3 @@ def _finish(
         progress[Cursor.BUDGET] = total - 1
     for column in range(pool.label.shape[1]):
         pool.label[0, column] = label[column]
-
-
-@step
-def _way_back(costs: Costs, limits: RangeLimits, last: int, o: int) -> int:
-    """Return kappa of the way back to the first stage, of option o; 0 for one chunk.
-
-    ``INFINITE`` if its omega is too long for lambda.
-    """
-    chunks = costs.facts[Fact.CHUNKS]
-    if chunks == 1:
-        return 0
-    first = costs.option[o, Option.LAYOUT]
-    busy = (chunks - 1) * PERIOD_SCALE * costs.way_back[Edge.OMEGA, last, first]
-    if busy > chunks * limits.scalars[Scalar.PERIOD]:
-        return INFINITE
-    return int(costs.way_back[Edge.KAPPA, last, first])

@@ -11,12 +11,6 @@ in which better plans may lie. Nothing in it costs less than F(high) + (q - 1) l
   lambda in [lambda', high] costs less. Nor is a plan better if F(high) plus (q - 1)
   times its lambda reaches the best objective so far. The search goes on below both.
 
-With v chunks a stage a plan costs ``(v - 1) max(0, R - p lambda)`` more, R a whole
-round of the pipeline. Labels count that at lambda = low, where it is largest: a plan
-of the node costs at least its label's objective at low, plus
-``q v - 1 - (v - 1) p`` for each unit of lambda above low. The node is then cut at its
-plan's lambda, or in the middle.
-
 Lambdas are multiples of 1 / PERIOD_SCALE ticks, so the search ends. Under gpipe the
 paces are part of a label, and one label setting closes its node; with a single
 micro-batch lambda does not count.
@@ -96,8 +90,6 @@ class LabelSearch:
         self._how = how
         self._options = ProgramOptions(data, how.excluded, ordered=ordered)
         self._more = data.part.passes - 1
-        #: Net cost of one more unit of lambda while rounds take longer than p passes.
-        self._least_more = self._more - (data.part.chunks - 1) * data.stages
         self._gpipe = data.rule.all_first
         self._steady = self._more > 0 and not self._gpipe
         if not self._options.possible:
@@ -146,7 +138,7 @@ class LabelSearch:
                 continue
             for other in self._go_on(node, plan, limit):
                 spent = self._spent(plan.total, node.low)
-                spent += self._least_more * (other.low - node.low)
+                spent += self._more * (other.low - node.low)
                 push(other, max(bound, spent))
         self.bound = cutoff + 1 if self.value is None else self.value
 
@@ -176,9 +168,6 @@ class LabelSearch:
                 if self._inside(node):
                     nodes += self._halves(node)
                     continue
-                if self._least_more < self._more and node.low < node.high:
-                    nodes += cut(node)
-                    continue
                 # Every plan within this budget at this lambda costs at most ``value``.
                 # Fill and g are whole ns: go on where lambda leaves room for one more.
                 budget = value - self._more * node.high
@@ -204,17 +193,6 @@ class LabelSearch:
         """Return the least objective with this total, and lambda at least ``low``."""
         return total + self._more * low
 
-    def _late(self, whole_round: int, period: int) -> int:
-        """Return the cost of rounds longer than p passes, with several chunks.
-
-        Parameters
-        ----------
-        whole_round, period
-            R and lambda in 1 / PERIOD_SCALE ticks.
-        """
-        late = max(0, whole_round - self.data.stages * period)
-        return (self.data.part.chunks - 1) * late
-
     def _budget(self, node: Node, limit: int) -> int:
         """Return the largest total that a label may have."""
         return limit - self._more * node.low if self._steady else limit
@@ -222,7 +200,7 @@ class LabelSearch:
     def _longest(self, node: Node, plan: Labelled, limit: int) -> int:
         """Return the largest lambda within a limit, given the node's best plan."""
         left = limit - self._spent(plan.total, node.low)
-        return node.low + left // self._least_more
+        return node.low + left // self._more
 
     def _bound(self, limits: RangeLimits, node: Node) -> int:
         """Return a cheap bound on the objective within a node."""
@@ -233,9 +211,7 @@ class LabelSearch:
         if self._options.costs.facts[Fact.PRICED]:
             fill -= int(limits.price @ self._options.costs.host[:, HostColumn.DEVICES])
             fill = max(fill, int(limits.rest[0, stages, length]))
-        whole_round = fill + 2 * int(self._options.costs.facts[Fact.WAY_BACK])
-        late = self._late(PERIOD_SCALE * whole_round, node.low)
-        return self._spent(PERIOD_SCALE * fill + late, node.low)
+        return self._spent(PERIOD_SCALE * fill, node.low)
 
     def _go_on(self, node: Node, plan: Labelled, limit: int) -> list[Node]:
         """Record the plan of a node; return the nodes still to be searched."""
@@ -249,8 +225,6 @@ class LabelSearch:
                 raise SolverError(msg)
             return []
         high = self._longest(node, plan, limit)
-        if self._least_more < self._more:
-            return self._go_on_late(replace(node, high=min(high, node.high)), plan)
         if plan.value is not None:
             own = (plan.value - plan.total) // self._more
             if own <= node.high:
@@ -262,20 +236,6 @@ class LabelSearch:
             )
             raise SolverError(msg)
         return self._halves(replace(node, high=min(high, node.high)))
-
-    def _go_on_late(self, node: Node, plan: Labelled) -> list[Node]:
-        """Cut a node in which rounds longer than p passes may cost something."""
-        middle = None
-        if plan.value is not None:
-            # The plan's lambda, by whether its rounds exceed p passes at it.
-            in_time = plan.total - self._late(plan.whole_round, node.low)
-            own = (plan.value - in_time) // self._more
-            if self._late(plan.whole_round, own):
-                waited = plan.value - self._spent(plan.total, node.low)
-                own = node.low + waited // self._least_more
-            if node.low < own <= node.high:
-                middle = own - 1
-        return cut(node, middle)
 
     # --------------------------------------------------------------- lambda_0
 
@@ -350,12 +310,10 @@ class LabelSearch:
             pace = int(best[Label.DELAY] + best[Label.FLAG])
             total = fill + int(max(best[Label.SYNC], best[Label.LAST_SYNC]))
             total = PERIOD_SCALE * (total + self._more * pace)
-        whole_round = PERIOD_SCALE * (fill + 2 * int(best[Label.WAY_BACK]))
         decision = decision_of(pool.label, self._options)
         return Labelled(
             decision=decision,
             total=total,
-            whole_round=whole_round,
             value=exact_value(decision, self.data),
         )
 

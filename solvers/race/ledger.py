@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import heapq
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from hetopt.cost.table.table import CostTable
     from hetopt.formulations.decision import Decision
     from hetopt.problem.problem import Problem
-    from hetopt.results.result import Objective
+    from hetopt.results.result import Time
     from hetopt.results.settlement import How
 
 #: What a race may be given in its memory: that of a race whose bounds hold, too.
@@ -83,14 +83,24 @@ class Ledger:
         How many best plans are wanted.
     limit
         Objective above which plans are of no interest, or NO_CUTOFF.
+    objective
+        Which time values and bounds are of; None: what programs minimise, which for
+        several chunks is an estimate, to start from.
     """
 
-    #: Which time values and bounds are of.
-    objective: Objective = "closed"
-
     def __init__(
-        self, problem: Problem, table: CostTable, *, top: int, limit: int
+        self,
+        problem: Problem,
+        table: CostTable,
+        *,
+        top: int,
+        limit: int,
+        objective: Time | None = None,
     ) -> None:
+        estimated = table.chunks > 1 and table.layout is None
+        self.objective: Time | Literal["estimate"] = objective or (
+            "estimate" if estimated else "closed"
+        )
         self.table = table
         self.top = top
         self.limit = limit
@@ -101,7 +111,7 @@ class Ledger:
         self._ranks: dict[tuple[object, ...], tuple[Found, tuple[object, ...]]] = {}
         self.programs: dict[tuple[int, int], Program] = {}
         length = Chain.of(table).length
-        least = least_values(table, closed=self.objective == "closed")
+        least = least_values(table, closed=self.objective != "simulated")
         for p, q in problem.programs:
             program = Program(stages=p, microbatches=q, bound=least.get(q, 0))
             if q not in least or (p > length and table.layout is None):

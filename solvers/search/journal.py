@@ -33,6 +33,7 @@ from hetopt.check import check_plan, check_result
 from hetopt.cost.table_file.file import table_digest
 from hetopt.errors import HetoptError, InputError
 from hetopt.formulations.decision import Decision
+from hetopt.problem.training.principles import Principles
 from hetopt.results.result import Result
 from hetopt.solvers.decisions.assembly import plan_of
 from hetopt.solvers.search.journal_lines import line_of
@@ -175,7 +176,7 @@ class Journal:
         if not leaf.was_quick:
             kept = max(reversed(able), key=lambda each: (each.ended, -each.cutoff))
         try:
-            findings = check_result(*leaf.space.asked, kept.result)
+            findings = _findings(leaf, kept.result)
             if not findings:
                 result = Result.from_json(kept.result)
                 return result, kept.ended or leaf.was_quick
@@ -280,6 +281,28 @@ class Journal:
             entry["result"], math.inf if cutoff is None else cutoff, entry["ended"]
         )
         self._results.setdefault(key, []).append(own)
+
+
+def _findings(leaf: Leaf, data: Mapping[str, Any]) -> list[str]:
+    """Return what is wrong with a leaf's result."""
+    space = leaf.space
+    if space.asked[0] is space.problem:
+        return check_result(*space.asked, data)
+    # A plan on some nodes needs the memory that it needs as one of all nodes.
+    result, (problem, table) = Result.from_json(data), space.whole.asked
+    best = () if result.best is None else (result.best, *result.alternatives)
+    principles = Principles.relaxing(result.relaxed)
+    found = []
+    for priced in best:
+        plan = space.reported(priced).plan
+        checked = check_plan(problem, table, plan, principles)
+        for known_s, said_s in (
+            (checked.closed_form_s, priced.closed_form_s),
+            (checked.iteration_time_s, priced.iteration_time_s),
+        ):
+            if not math.isclose(known_s, said_s):
+                found.append(f"a plan takes {known_s!r} s, not {said_s!r}")
+    return found
 
 
 def _digests(table: CostTable) -> tuple[str, str]:

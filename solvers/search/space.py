@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hetopt.cost.build import build_table
-from hetopt.cost.divided import part
+from hetopt.cost.device_work import least_seconds_of_lengths
+from hetopt.cost.divided import part, sources_by_length
 from hetopt.cost.table_file.file import table_digest
 from hetopt.problem.cluster.packing import packed
 from hetopt.problem.digest import problem_digest
@@ -117,6 +118,12 @@ class Space:
         return sum(kind not in END_KINDS for kind in self.problem.model.units)
 
     @cached_property
+    def _mixed_s(self) -> float:
+        """Device time of all nodes if sequences have several lengths."""
+        sources = sources_by_length(self.problem)
+        return least_seconds_of_lengths(self.problem, sources)
+
+    @cached_property
     def _shared_rates(self) -> NDArray[np.float64]:
         """Most units and sequences per second of each cluster's nodes; shape (J,)."""
         least: NDArray[np.float64] = self.devices.seconds.min(axis=1)
@@ -152,7 +159,7 @@ class Space:
         Seconds; infinite where there is no plan; shape (F,).
         """
         if self.problem.training.lengths is not None:
-            return np.zeros(len(nodes))
+            return np.full(len(nodes), self.whole._mixed_s)
         if not divided:
             return least_times_s(self.whole.table, nodes * self.whole.sizes)
         work = self.problem.training.global_batch * self.units

@@ -1,4 +1,4 @@
-"""What is known of each (p, q) while the least simulated time is searched."""
+"""What is known of each (p, q) while the least time is searched by paths."""
 
 from __future__ import annotations
 
@@ -22,11 +22,14 @@ if TYPE_CHECKING:
     from hetopt.formulations.decision import Decision
     from hetopt.plans.plan import Plan
     from hetopt.problem.problem import Problem
+    from hetopt.results.result import Time
     from hetopt.solvers.race.ledger import Program
 
 
 class SimulatedLedger(Ledger):
     """A ledger of simulated times: ties go to the least closed form.
+
+    Of closed forms if these are paths, too.
 
     Attributes
     ----------
@@ -36,12 +39,18 @@ class SimulatedLedger(Ledger):
         Widths of intervals with which all programs were bounded up to the limit.
     """
 
-    objective = "simulated"
+    objective: Time
 
     def __init__(
-        self, problem: Problem, table: CostTable, *, top: int, limit: int
+        self,
+        problem: Problem,
+        table: CostTable,
+        *,
+        top: int,
+        limit: int,
+        objective: Time = "simulated",
     ) -> None:
-        super().__init__(problem, table, top=top, limit=limit)
+        super().__init__(problem, table, top=top, limit=limit, objective=objective)
         self.first = self.most = limit
         self.surveyed: set[float] = set()
         self._known: dict[Decision, Fraction] = {}
@@ -86,8 +95,8 @@ class SimulatedLedger(Ledger):
         return self.value_of(decision)
 
     def value_of(self, decision: Decision) -> Found:
-        """Simulate a decision."""
-        value = self._pricer.simulated_ns(decision) * PERIOD_SCALE
+        """Simulate a decision, or take its closed form."""
+        value = self._pricer.time_of(self.objective)(decision) * PERIOD_SCALE
         return Found(decision=decision, value=value)
 
     def rank(self, found: Found) -> tuple[object, ...]:

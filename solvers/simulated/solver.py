@@ -59,7 +59,7 @@ if TYPE_CHECKING:
     from hetopt.base.deadline import Deadline
     from hetopt.plans.plan import Plan
     from hetopt.problem.training.choices import ScheduleName
-    from hetopt.results.result import Result
+    from hetopt.results.result import Result, Time
     from hetopt.solvers.arrays.costs import Ints
     from hetopt.solvers.race.ledger import Program
     from hetopt.solvers.race.messages import Found, Verdict
@@ -101,6 +101,7 @@ def solve_simulated(
     *,
     solver: str,
     patience_s: float | None = None,
+    objective: Time = "simulated",
 ) -> Result:
     """Find the plan of least simulated time and prove that there is none quicker.
 
@@ -108,6 +109,9 @@ def solve_simulated(
     ----------
     solver
         Finds the plan of least closed form, to start from.
+    objective
+        Of several chunks a stage the closed form is a matter of paths, too: then that
+        is minimised.
     patience_s
         Seconds for the proof after the start if there is no time limit; None: no limit.
 
@@ -125,10 +129,12 @@ def solve_simulated(
         return replace(_answer(kept, request, solver, most), interrupted=stopped)
     started = _from_closed_form(request, solver)
     if started.status == "infeasible":
-        return replace(started, objective="simulated", solver=solver)
+        return replace(started, objective=objective, solver=solver)
     if limit_s is None and patience_s is not None:
         request = replace(request, deadline=request.deadline.until(patience_s))
-    ledger = SimulatedLedger(problem, table, top=params.top, limit=NO_CUTOFF)
+    ledger = SimulatedLedger(
+        problem, table, top=params.top, limit=NO_CUTOFF, objective=objective
+    )
     if request.memory is not None and started.status == "optimal":
         request.memory["simulated"] = ledger
     ledger.most, stopped = most, started.interrupted
@@ -215,7 +221,10 @@ def _race(ledger: SimulatedLedger, request: Request, most: int) -> bool:
     """Search from the first limit up to ``most``; return whether Ctrl-C ended it."""
     params = request.params
     payload = SimulatedSpec(
-        problem=request.problem, table=request.table, top=params.top
+        problem=request.problem,
+        table=request.table,
+        top=params.top,
+        objective=ledger.objective,
     )
     pool = open_pool(params, make, payload, growing=True, alone_s=_ALONE_S)
     loop = _SimulatedRace(ledger, pool, request)
@@ -246,7 +255,7 @@ def _answer(
         solver=solver,
         principles=PRUNED,
         search_time_s=request.deadline.elapsed_s(),
-        objective="simulated",
+        objective=ledger.objective,
     )
 
 

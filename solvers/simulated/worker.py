@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from hetopt.cost.table.table import CostTable
     from hetopt.formulations.decision import Decision
     from hetopt.problem.problem import Problem
+    from hetopt.results.result import Time
     from hetopt.solvers.arrays.costs import Ints
 
 
@@ -37,6 +38,7 @@ class SimulatedSpec:
     problem: Problem
     table: CostTable
     top: int
+    objective: Time = "simulated"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,7 +94,8 @@ class SimulatedWorker:
         # known under plain schedules.
         rule = rule_of(payload.table.schedule)
         self._lists = payload.top > 1 or rule.free or not rule.is_plain
-        self._pricer = Pricer(payload.problem, payload.table)
+        pricer = Pricer(payload.problem, payload.table)
+        self._time_ns = pricer.time_of(payload.objective)
         self._known: dict[int, tuple[TableSlice, Simulated]] = {}
         self._shared = shared
         self._say = say
@@ -165,7 +168,7 @@ class SimulatedWorker:
                 self._data(part, task.stages),
                 limit=limit,
                 found=found,
-                simulate=self._pricer.simulated_ns,
+                simulate=self._time_ns,
                 useful=useful,
                 deadline=deadline,
             )

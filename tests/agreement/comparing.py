@@ -6,7 +6,6 @@ import importlib.util
 import json
 from dataclasses import asdict, replace
 from fractions import Fraction
-from functools import partial
 from math import floor
 from typing import TYPE_CHECKING
 
@@ -22,12 +21,10 @@ from hetopt.planning.solving import solve_for
 from hetopt.problem.training.pins import ANY
 from hetopt.solvers.certificate.claim import certify
 from hetopt.solvers.certificate.search_again import resolve, second_engine
-from hetopt.solvers.loading import load, sharing_links
 from hetopt.solvers.params import MctsParams, RaceParams
 from hetopt.solvers.refusals import ensure_can, ensure_plans
 from hetopt.solvers.registry import SOLVERS
 from hetopt.solvers.request import Request
-from hetopt.solvers.simulated.solver import solve_simulated
 from tests.agreement.lengths import divided
 from tests.agreement.prices import bought
 from tests.oracle import brute_force
@@ -152,12 +149,7 @@ class Comparison:
         if solver.proves:
             principles = features.principles
             params = RaceParams(jobs=0, top=features.top, principles=principles)
-        solve = load(solver.name)
-        if self.bounded:
-            solve = solve_for(solver.name, "simulated")
-        elif features.objective == "simulated":
-            search = partial(solve_simulated, solver=solver.name)
-            solve = partial(sharing_links, search, objective="simulated", exact=True)
+        solve = solve_for(solver.name, features.objective)
         return solve(
             Request(
                 problem=self.problem,
@@ -285,7 +277,7 @@ class Comparison:
             args = (problem, check.searched, q, above, check.principles)
             if unproven(*args, objective=features.objective) != [p]:
                 yield f"certificate: a bound above a plan of {(p, q)} is proven"
-        if features.objective == "simulated":
+        if check.of_paths:
             for doubt in check.doubts:
                 p, q = doubt.stages, doubt.microbatches
                 if doubt.ranges is None or doubt.bound_ps is None:

@@ -17,7 +17,8 @@ from hetopt.check import check_plan, check_result
 from hetopt.check.plan.lengths import OneLength, _alone
 from hetopt.check.plan.plan import _sound, stage_times
 from hetopt.check.plan.pricing import rows_of
-from hetopt.check.plan.schedule.times import closed_form, last_ends
+from hetopt.check.plan.schedule.closed_form import closed_form
+from hetopt.check.plan.schedule.times import last_ends
 from hetopt.cost.build import build_table
 from hetopt.cost.divided import by_length, sources_by_length
 from hetopt.errors import CheckError

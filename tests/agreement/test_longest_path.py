@@ -50,6 +50,8 @@ def test_simulated_times_are_longest_paths(schedule: ScheduleName) -> None:
             checked = check_plan(problem, table, plan, features.principles)
             longest = Graph(table, found).makespan()
             assert checked.iteration_time_s == pytest.approx(longest * 1e-9, rel=1e-12)
+            if table.chunks > 1:
+                assert checked.closed_form_s <= longest * 1e-9 * (1 + 1e-12)
             seen[found.shape[0]] += 1
     assert sum(seen.values()) > 10, seen
     assert len(seen) > 1, seen

@@ -28,13 +28,14 @@ from math import ceil
 from typing import TYPE_CHECKING
 
 from hetopt.check.plan.pricing import PricedStages
+from hetopt.check.plan.schedule.closed_form import closed_form
 from hetopt.check.plan.schedule.schedules import STEPS
-from hetopt.check.plan.schedule.times import closed_form, last_ends, warmups
+from hetopt.check.plan.schedule.times import last_ends, warmups
 from hetopt.cost.table_file.file import table_digest
 from hetopt.plans.plan import Pipeline, Plan, Stage
 from hetopt.problem.training.choices import RESHARDING
 from hetopt.problem.training.principles import PRUNED
-from tests.oracle import free_counts, wide
+from tests.oracle import chunks, free_counts, wide
 from tests.oracle.nodes import room
 
 if TYPE_CHECKING:
@@ -127,11 +128,19 @@ def solve(
     principles: Principles = PRUNED,
     *,
     simulated: bool = False,
+    estimated: bool = False,
 ) -> Answer:
-    """Try every plan, and rank them by simulated time if asked to."""
+    """Try every plan, and rank them by simulated time if asked to.
+
+    Parameters
+    ----------
+    estimated
+        Whether the closed form of several chunks is what programs have instead.
+    """
     best: dict[Shape, Found] = {}
     plans = 0
-    for found in every_plan(problem, table, principles, simulated=simulated):
+    aims = {"simulated": simulated, "estimated": estimated}
+    for found in every_plan(problem, table, principles, **aims):
         plans += 1
         known = best.get(found.shape)
         if known is None or found.rank < known.rank:
@@ -147,8 +156,10 @@ def every_plan(
     principles: Principles = PRUNED,
     *,
     simulated: bool = False,
+    estimated: bool = False,
 ) -> Iterator[Found]:
     """Yield every feasible plan."""
+    aims = simulated, estimated
     for part in table.slices:
         if not problem.pins.microbatches.permits(part.microbatches):
             continue
@@ -159,7 +170,7 @@ def every_plan(
         )
         for order, strategies, stages in skeletons:
             shape = (sum(stages), part.microbatches, order, strategies, stages)
-            yield from _splits(problem, table, part, shape, simulated=simulated)
+            yield from _splits(problem, table, part, shape, aims)
 
 
 def to_plan(problem: Problem, table: CostTable, found: Found) -> Plan:
@@ -263,10 +274,10 @@ def _splits(
     table: CostTable,
     part: TableSlice,
     shape: Shape,
-    *,
-    simulated: bool,
+    aims: tuple[bool, bool] = (False, False),
 ) -> Iterator[Found]:
     """Yield every feasible plan of one shape."""
+    simulated, estimated = aims
     p, _, order, strategies, stages = shape
     total = len(table.units)
     is_body = [table.body[kind] for kind in table.units]
@@ -284,7 +295,7 @@ def _splits(
         held = _Held(problem, table, part, hosts, ends)
         counts = held.counts()
         if counts is not None and held.fits(counts):
-            period, exact = held.closed_form(counts)
+            period, exact = held.closed_form(counts, estimated=estimated)
             yield Found(
                 shape=shape,
                 units=units,
@@ -359,27 +370,27 @@ class _Held:
         ]
         return free_counts.simulated(caps, self.simulated)
 
-    def closed_form(self, counts: Sequence[int]) -> tuple[Fraction, Fraction]:
-        """Return the period and the closed form, exactly."""
-        exact = closed_form([self.times], counts)
-        if self.q * self.table.chunks == 1:
+    def closed_form(
+        self, counts: Sequence[int], *, estimated: bool
+    ) -> tuple[Fraction, Fraction]:
+        """Return the period and the closed form, exactly.
+
+        That of several chunks has no period.
+        """
+        times = self.times
+        if self.table.chunks > 1:
+            if not estimated:
+                return Fraction(0), closed_form([times], counts)
+            times = chunks.as_passes(times)
+        exact = closed_form([times], counts)
+        if times.microbatches == 1:
             return Fraction(0), exact
-        one_less = replace(self.times, microbatches=self.q - 1)
-        more = exact - closed_form([one_less], counts)
-        return more / self.table.chunks, exact
+        one_less = replace(times, microbatches=times.microbatches - 1)
+        return exact - closed_form([one_less], counts), exact
 
     def rounded_up(self, period: Fraction, exact: Fraction) -> int:
         """Return the closed form with the period rounded up to a whole nanosecond."""
-        up, chunks = ceil(period), self.table.chunks
-        value = exact + (self.q * chunks - 1) * (up - period)
-        if chunks > 1:
-            p, (first, *_, last) = len(self.hosts), self.hosts
-            a, b = (int(self.part.clusters[j].layout[k]) for j, k in (last, first))
-            whole = sum(self.times.both) + 2 * sum(self.times.transfer[: p - 1])
-            whole += 2 * int(self.part.transfer_ns[self.table.way_back, a, b])
-            late = [max(Fraction(0), whole - p * each) for each in (up, period)]
-            value += (chunks - 1) * (late[0] - late[1])
-        return ceil(value)
+        return ceil(exact + (self.q * self.table.chunks - 1) * (ceil(period) - period))
 
     def simulated(self, counts: Sequence[int]) -> int:
         """Return the simulated time."""

@@ -7,11 +7,12 @@ Nothing here is shared with hetopt.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cache
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    pass
+    from hetopt.check.plan.schedule.times import Times
 
 
 def warmups(p: int, v: int) -> list[int]:
@@ -45,3 +46,21 @@ def most_held(p: int, q: int, v: int, i: int, chunk: int | None) -> int:
         if chunk in (None, own):
             held.append(held[-1] + (1 if forward else -1))
     return max(held)
+
+
+def as_passes(times: Times) -> Times:
+    """Take passes for micro-batches of eager-1f1b, as programs do."""
+    v = len(times.forward)
+    forward, backward = (
+        (tuple(sum(each) // v for each in zip(*own, strict=True)),)
+        for own in (times.forward, times.backward)
+    )
+    return replace(
+        times,
+        schedule="eager-1f1b",
+        microbatches=times.microbatches * v,
+        forward=forward,
+        backward=backward,
+        transfer=times.transfer[:-1],
+        occupancy=times.occupancy[:-1],
+    )

@@ -210,6 +210,6 @@ def _priced(
     units = tuple(
         count + len(_end_kinds(table, i, len(hosts))) for i, count in enumerate(body)
     )
-    for found in brute_force._splits(problem, table, part, shape, simulated=False):
+    for found in brute_force._splits(problem, table, part, shape):
         if found.units == units:
             yield found

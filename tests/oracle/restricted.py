@@ -35,9 +35,7 @@ def plans(problem: Problem, table: CostTable, *, equal: bool) -> Iterator[Found]
             if len(used) > 1 or not (equal or next(iter(used)).cp == 1):
                 continue
             shape = (sum(stages), part.microbatches, order, strategies, stages)
-            for found in brute_force._splits(
-                problem, table, part, shape, simulated=False
-            ):
+            for found in brute_force._splits(problem, table, part, shape):
                 if not equal or _is_equal(table, found.units):
                     yield found
 

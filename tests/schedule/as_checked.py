@@ -5,11 +5,12 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
+from hetopt.check.plan.schedule.closed_form import closed_form
 from hetopt.check.plan.schedule.meeting import Alone, Way
-from hetopt.check.plan.schedule.times import Times, closed_form, last_ends
-from hetopt.check.plan.schedule.uneven import longest_path
+from hetopt.check.plan.schedule.times import Times, alike, last_ends
 
 if TYPE_CHECKING:
+    from hetopt.check.plan.schedule.times import ByChunk
     from hetopt.schedule.shares import Sharing
     from hetopt.schedule.times import PipelineTimes
 
@@ -21,8 +22,6 @@ def makespan_of(times: PipelineTimes) -> int:
 
 
 def closed_form_of(times: PipelineTimes) -> Fraction:
-    if times.chunks is not None and times.chunks.uneven is not None:
-        return Fraction(longest_path(_checked(times)))
     return closed_form(as_checked(times), times.warmups)
 
 
@@ -45,12 +44,15 @@ def _checked(times: PipelineTimes) -> Times:
     if times.chunks is not None:
         transfer = (*transfer, times.chunks.way_back_ns)
         occupancy = (*occupancy, times.chunks.way_back_occupancy_ns)
-    crossing = None
-    if times.chunks is not None and (own := times.chunks.uneven) is not None:
-        kappa, omega = (
-            tuple(zip(*each, strict=True))
-            for each in (own.transfer_ns, own.occupancy_ns)
-        )
+    crossing: tuple[ByChunk, ByChunk] = (), ()
+    if times.chunks is not None:
+        v = times.chunks.count
+        kappa, omega = alike(transfer, v), alike(occupancy, v)
+        if (own := times.chunks.uneven) is not None:
+            kappa, omega = (
+                tuple(zip(*each, strict=True))
+                for each in (own.transfer_ns, own.occupancy_ns)
+            )
         crossing = kappa, omega
     return Times(
         crossing=crossing,

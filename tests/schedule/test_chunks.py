@@ -12,7 +12,7 @@ from hetopt.plans.plan import Pipeline, Plan, Stage
 from hetopt.plans.strategy import Strategy
 from hetopt.schedule.closed_form import closed_form_ns
 from hetopt.schedule.orders import Orders
-from hetopt.schedule.period import period_by_recursion
+from hetopt.schedule.paths import path_bound_ns
 from hetopt.schedule.run import simulate
 from hetopt.schedule.shares import Share, Sharing
 from hetopt.schedule.times import Chunks, PipelineTimes
@@ -162,7 +162,8 @@ def _ensure_longest(rng: Random) -> None:
     simulation = simulate(times)
     assert simulation.makespan_ns == longest_path(times)
     assert makespan_of(times) == simulation.makespan_ns
-    assert closed_form_of(times) == closed_form_ns(times)
+    assert closed_form_of(times) == closed_form_ns(times) <= simulation.makespan_ns
+    assert path_bound_ns(times) <= closed_form_ns(times)
     path = simulation.critical_path()
     assert path[0].start_ns == 0
     assert path[-1].end_ns == simulation.makespan_ns
@@ -185,34 +186,9 @@ def test_closed_form_is_exact_where_all_is_alike(shape: tuple[int, int, int]) ->
             chunks=Chunks(count=v, way_back_ns=kappa, way_back_occupancy_ns=kappa // 2),
         )
         simulated = simulate(times).makespan_ns
+        assert 0 <= 1 - closed_form_ns(times) / simulated < Fraction(35, 1000)
         if not kappa:
             assert closed_form_ns(times) == simulated
-        assert abs(closed_form_ns(times) / simulated - 1) < Fraction(35, 1000)
-
-
-@pytest.mark.parametrize(
-    ("v", "omega", "period"),
-    [
-        # Half a round of both stages and both ways back, for every stage's pass.
-        (2, 0, Fraction(2 * 15 + 2 * 100, 4)),
-        # Two of three passes come back over the link.
-        (3, 100, Fraction(2 * 100, 3)),
-    ],
-)
-def test_a_slow_way_back_sets_the_pace(v: int, omega: int, period: Fraction) -> None:
-    times = PipelineTimes(
-        schedule="interleaved-1f1b",
-        microbatches=8,
-        forward_ns=(5, 5),
-        backward_ns=(10, 10),
-        transfer_ns=(0,),
-        occupancy_ns=(0,),
-        sync_ns=(0, 0),
-        warmups=tuple(oracle.warmups(2, v)),
-        chunks=Chunks(count=v, way_back_ns=100, way_back_occupancy_ns=omega),
-    )
-    assert period_by_recursion(times) == period
-    assert closed_form_of(times) == closed_form_ns(times)
 
 
 def test_shared_links_take_turns() -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from hetopt.errors import InputError
 from hetopt.planning.asked import Search
 from hetopt.planning.posed import Posed
 from hetopt.planning.solving import solve_for
@@ -193,6 +194,33 @@ def test_lengths_on_some_of_the_nodes_are_continued(tmp_path: Path) -> None:
     one, other = (without_seconds(each.to_json()) for each in results)
     assert one["status"] == "optimal"
     assert one == other
+
+
+def test_lengths_with_tied_embeddings_are_continued(tmp_path: Path) -> None:
+    """Some nodes need the memory that they need as a part of all nodes."""
+    text = """
+model: {layers: 2, hidden: 512, heads: 8, ffn: 2048, vocab: 1000, tied: true}
+clusters:
+  - {name: a, accelerator: A40, nodes: 1, devices_per_node: 1, price_per_hour: 1,
+     memory: 8 GB, inter_node: {bandwidth: 1 Gbps}}
+  - {name: b, accelerator: H100, nodes: 1, devices_per_node: 1, price_per_hour: 1,
+     memory: 8 GB, inter_node: {bandwidth: 1 Gbps}}
+links: {default: {bandwidth: 5 Gbps, latency: 0.1 ms}}
+training: {global_batch: 4, seq_len: 2048, lengths: {512: 0.5, 2048: 0.5},
+           schedule: 1f1b}
+"""
+    over, journal = Over(spending=Spending(budget=1), lengths=True), tmp_path / "j"
+    results = [
+        found(request_of(read_problem_text(text), journal=str(journal)), over)
+        for _ in range(2)
+    ]
+    one, other = (without_seconds(each.to_json()) for each in results)
+    assert one == other
+    # Its results are read, not taken for granted.
+    lines = journal.read_text().replace('"closed_form_s": 0.0', '"closed_form_s": 0.1')
+    journal.write_text(lines)
+    with pytest.raises(InputError, match="a result in it is wrong"):
+        found(request_of(read_problem_text(text), journal=str(journal)), over)
 
 
 def test_nodes_without_memory_are_continued(tmp_path: Path) -> None:

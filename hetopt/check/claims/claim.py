@@ -96,6 +96,11 @@ class At:
                 f"{self.place}: has a plan of {best_s}, better than the reported "
                 f"{reported_s!r}"
             )
+        elif reported_s is None or self.place != "claims":
+            return
+        elif best_s > reported_s * (1 + TOLERANCE) + slack_s:
+            # The plans of the whole tree are those of the result.
+            asked.say(f"claims: has a plan of {best_s}, not {reported_s!r}")
 
 
 class Claim:

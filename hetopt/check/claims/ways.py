@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from hetopt.cost.divided import depends_on
+from hetopt.cost.device_work import least_seconds_of_lengths
+from hetopt.cost.divided import depends_on, sources_by_length
 from hetopt.errors import InputError
 
 if TYPE_CHECKING:
@@ -159,7 +160,11 @@ class Divided:
         most: int,
         cuts: bool,
     ) -> None:
-        self.problem = restricted(problem, nodes)
+        self.problem = own = restricted(problem, nodes)
+        #: If sequences have several lengths, the device time of these nodes.
+        self._mixed_s: float | None = None
+        if time.mixed_s is not None:
+            self._mixed_s = least_seconds_of_lengths(own, sources_by_length(own))
         self._time, self._nodes = time, np.array(nodes)
         count_limit(self.problem, most)
         ways = ways_of(self.problem, most, cuts=cuts)
@@ -185,8 +190,8 @@ class Divided:
             Bounds on pipelines by what they depend on, and by their sequences.
         """
         known, way = self._time, self.ways[name]
-        if known.mixed_s is not None:
-            return known.mixed_s
+        if self._mixed_s is not None:
+            return self._mixed_s
         times = []
         for number, nodes in enumerate(way):
             own_s = np.array([inf, *known.of_part(nodes, self._nodes)])

@@ -15,8 +15,9 @@ from hetopt.check.plan.lengths import (
 from hetopt.check.plan.packing import packing_findings
 from hetopt.check.plan.pricing import rows_of
 from hetopt.check.plan.rules import mesh_findings, pin_findings, table_findings
+from hetopt.check.plan.schedule.closed_form import closed_form
 from hetopt.check.plan.schedule.schedules import STEPS
-from hetopt.check.plan.schedule.times import Times, closed_form, last_ends
+from hetopt.check.plan.schedule.times import Times, last_ends
 from hetopt.check.plan.several import parts_of, several_findings, together
 from hetopt.check.plan.uneven import cuts_findings, priced_stages
 from hetopt.check.plan.units import PricedUnits, unit_findings
@@ -94,8 +95,7 @@ def check_plan(
         plan,
         [(last_ends([each.times], each.warmups), each.times.sync) for each in priced],
     )
-    closed = max(each.closed_form_ns for each in priced)
-    _ensure_short(closed, simulated)
+    _ensure_short(closed := max(each.closed_form_ns for each in priced), simulated)
     return CheckedPlan(
         closed_form_s=float(closed * _TICK),
         iteration_time_s=float(simulated * _TICK),

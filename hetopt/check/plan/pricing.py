@@ -8,10 +8,11 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from hetopt.check.plan.rules import pin_findings
+from hetopt.check.plan.schedule.closed_form import closed_form
 from hetopt.check.plan.schedule.meeting import Alone, ways_of
 from hetopt.check.plan.schedule.orders import most_held
 from hetopt.check.plan.schedule.schedules import STEPS
-from hetopt.check.plan.schedule.times import Times, closed_form, warmups
+from hetopt.check.plan.schedule.times import Times, alike, warmups
 from hetopt.problem.training.choices import RESHARDING
 
 if TYPE_CHECKING:
@@ -137,14 +138,18 @@ class PricedStages:
             tuple(int(each[cut]) for cut in cuts)
             for each in (part.transfer_ns, part.occupancy_ns)
         )
-        return self._times(kappa, omega, around)
+        crossing: tuple[ByChunk, ByChunk] = (), ()
+        if self.table.way_back is not None:
+            v = self.table.chunks
+            crossing = alike(kappa, v), alike(omega, v)
+        return self._times(kappa, omega, around, crossing)
 
     def _times(
         self,
         kappa: tuple[int, ...],
         omega: tuple[int, ...],
         around: Sequence[int],
-        crossing: tuple[ByChunk, ByChunk] | None = None,
+        crossing: tuple[ByChunk, ByChunk] = ((), ()),
     ) -> Times:
         """Return all times; those of boundaries are given.
 
@@ -164,14 +169,6 @@ class PricedStages:
             occupancy=omega,
             ways=ways_of(part, around),
         )
-        occupancy = alone.together()
-        if self.table.way_back is not None:
-            # the closed form counts links and uplinks twice, shared or not
-            every = ways_of(part, around, meeting=False)
-            occupancy = tuple(
-                max([omega, *(2 * way.keeps for way in ways)])
-                for omega, ways in zip(alone.occupancy, every, strict=True)
-            )
         times = Times(
             schedule=schedule,
             microbatches=self.pipeline.microbatches,
@@ -179,7 +176,7 @@ class PricedStages:
             backward=self._by_chunk("backward_ns"),
             weight=self._by_chunk("weight_ns") if STEPS[schedule].splits else (),
             transfer=kappa,
-            occupancy=occupancy,
+            occupancy=alone.together(),
             sync=tuple(sync),
             alone=alone,
             crossing=crossing,

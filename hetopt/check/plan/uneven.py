@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from fractions import Fraction
 from functools import cached_property
 from itertools import pairwise
 from typing import TYPE_CHECKING
@@ -10,7 +9,6 @@ from typing import TYPE_CHECKING
 from hetopt.base.words import counted
 from hetopt.check.plan.pricing import PricedStages
 from hetopt.check.plan.schedule.orders import FORWARD, Position, in_groups
-from hetopt.check.plan.schedule.uneven import longest_path
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -101,11 +99,6 @@ class PricedChunks(PricedStages):
         layout, p = self.table.layout or (), len(self.rows)
         cut = self.table.cuts[layout[chunk * p + i] - 1]
         return cut, self._layout(i), self._layout((i + 1) % p)
-
-    @property
-    def closed_form_ns(self) -> Fraction:
-        """The closed form in nanoseconds."""
-        return Fraction(longest_path(self.times))
 
     @cached_property
     def times(self) -> Times:

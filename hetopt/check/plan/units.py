@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 from hetopt.base.words import counted
 from hetopt.check.plan.packing import packing_findings
 from hetopt.check.plan.rules import mesh_findings, pin_findings
-from hetopt.check.plan.schedule.times import Times, closed_form, warmups
+from hetopt.check.plan.schedule.closed_form import closed_form
+from hetopt.check.plan.schedule.times import Times, warmups
 from hetopt.problem.training.choices import RESHARDING
 
 if TYPE_CHECKING:

@@ -8,8 +8,9 @@ where F_p(high) is the least fill if every cluster is treated by itself: the che
 its strategies for m stages with l body units, given that every stage and the cluster's
 own windows keep to lambda = high and fit into memory. The sum over clusters, with one
 of them first and one last, gives F_p. An interval on which the bound is not reached is
-halved. If principles are relaxed, ``wide_bound`` has F; ``chunks`` has the further
-terms of several chunks a stage, for one p at a time.
+halved. If principles are relaxed, ``wide_bound`` has F. Where memory depends on p,
+that is done for one p at a time. With several chunks a stage lambda only shows that
+there is no plan.
 
 Everything counts whole nanoseconds, so sums are exact. Boundaries between clusters
 cost at least the least kappa out of the one plus the least kappa into the other.
@@ -25,7 +26,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from hetopt.check.plan.schedule.schedules import STEPS
-from hetopt.check.verify.chunks import Rounds, at_rest, is_sized
+from hetopt.check.verify.chunks import at_rest, is_sized, of_paths
 from hetopt.check.verify.dominance import without_replaced
 from hetopt.check.verify.fills import NEVER, Fills, joined, together
 from hetopt.check.verify.hosting import Host
@@ -85,8 +86,8 @@ def unproven(
     principles
         Principles that plans have to keep.
     objective
-        What the bounds are on: the closed form, or the simulated time, for which the
-        excess of ``simulated_bound`` replaces (q - 1) lambda.
+        What the bounds are on: the closed form or the simulated time. If they are
+        bounds of paths, the excess of ``simulated_bound`` replaces (q - 1) lambda.
     end
         Deadline on the clock of ``time.monotonic``; None: there is none.
 
@@ -95,7 +96,7 @@ def unproven(
     OutOfTime
         The end was reached.
     """
-    if objective == "simulated":
+    if of_paths(table, objective):
         return sorted(
             p
             for group in _groups(table, bounds)
@@ -115,7 +116,7 @@ def unproven(
         ranges = unproven_ranges(problem, table, microbatches, bounds, end=end, share=0)
         return sorted(ranges)
     wide = partial(WideRelaxation, problem, table, microbatches, principles=principles)
-    return sorted(_unproven(wide, Rounds(microbatches - 1), bounds, end=end))
+    return sorted(_unproven(wide, microbatches - 1, bounds, end=end))
 
 
 def unproven_ranges(
@@ -153,8 +154,8 @@ def unproven_ranges(
     for group in groups:
         part = at_rest(table, microbatches, max(group))
         made = partial(_Relaxation, problem, table, part)
-        rounds = Rounds.of(part, max(group))
-        failed |= _unproven(made, rounds, group, share=share, end=end)
+        steps = part.chunks * microbatches - 1
+        failed |= _unproven(made, steps, group, share=share, end=end)
     return failed
 
 
@@ -194,15 +195,15 @@ def _excesses(
     if principles.relaxed:
         wide = partial(WideRelaxation, problem, table, microbatches)
         made = partial(wide, principles=principles, objective="simulated")
-    rounds, again = Rounds(min(1, microbatches * table.chunks - 1)), []
+    steps, again = min(1, microbatches * table.chunks - 1), []
     if table.pairs is not None and not principles.relaxed:
         # Their number depends on p, of which there is one.
-        steps, (p,) = STEPS[table.schedule], bounds
-        for counts in trip_counts(steps, microbatches, p):
+        rule, (p,) = STEPS[table.schedule], bounds
+        for counts in trip_counts(rule, microbatches, p):
             host = partial(SimulatedHost, counts=counts)
             one = partial(_Relaxation, problem, table, part, p, host)
             again.append(lru_cache(maxsize=None)(one))
-    return _unproven(made, rounds, bounds, again, share=share, end=end)
+    return _unproven(made, steps, bounds, again, share=share, end=end)
 
 
 def _groups(table: CostTable, bounds: Mapping[int, int]) -> list[dict[int, int]]:
@@ -220,7 +221,7 @@ def _groups(table: CostTable, bounds: Mapping[int, int]) -> list[dict[int, int]]
 
 def _unproven(
     made: Callable[[int], _Relaxation | WideRelaxation],
-    rounds: Rounds,
+    steps: int,
     bounds: Mapping[int, int],
     again: Sequence[Callable[[], _Relaxation]] = (),
     *,
@@ -233,15 +234,15 @@ def _unproven(
     ----------
     made
         Makes the relaxation, given the largest stage count.
-    rounds
-        How T depends on lambda; with several chunks, for the only stage count.
+    steps
+        Factor of lambda in T.
     again
         Make relaxations whose fill alone is a bound.
     """
     sized = lru_cache(maxsize=None)(made)
     failed: Open = {}
     # For larger lambda, (q - 1) lambda alone exceeds the claimed bounds.
-    per_ns = PS_PER_NS * rounds.steps
+    per_ns = PS_PER_NS * steps
     reach = min(NEVER, max(bounds.values()) // per_ns + 1) if per_ns else NEVER
     intervals, looked = [(0, reach, frozenset(bounds))], 0
     while intervals:
@@ -264,7 +265,7 @@ def _unproven(
         size = 1 << (max(open_) - 1).bit_length()
         relaxation = sized(min(size, max(bounds)))
         wanted = {p: -(-bounds[p] // PS_PER_NS) - relaxation.least_sync for p in open_}
-        lacking = _unreached(relaxation, again, wanted, (low, high), rounds)
+        lacking = _unreached(relaxation, again, wanted, (low, high), steps)
         if not lacking:
             continue
         largest = max(bounds[p] for p in lacking)
@@ -285,13 +286,13 @@ def _unreached(
     again: Sequence[Callable[[], _Relaxation]],
     wanted: Mapping[int, int],
     interval: tuple[int, int],
-    rounds: Rounds,
+    steps: int,
 ) -> dict[int, int]:
     """Return ``_lacking`` of all that is known of an interval."""
-    lacking, high = {}, interval[1]
+    lacking, (low, high) = {}, interval
     for least in (relaxation.rough, relaxation.fill):
         fill = least(high, sorted(wanted))
-        lacking = _lacking(fill, wanted, interval, rounds)
+        lacking = _lacking(fill, wanted, low, steps)
         wanted = {p: wanted[p] for p in lacking}
     for trips in again:
         if lacking:
@@ -301,7 +302,7 @@ def _unreached(
 
 
 def _lacking(
-    fill: Ints, wanted: Mapping[int, int], interval: tuple[int, int], rounds: Rounds
+    fill: Ints, wanted: Mapping[int, int], low: int, steps: int
 ) -> dict[int, int]:
     """Return, for each p with too small a fill, the lambda from which it suffices.
 
@@ -309,14 +310,11 @@ def _lacking(
     ----------
     wanted
         The value that T without g has to reach, by p.
-    interval
-        Of lambda; ``fill`` is the least fill up to its upper end.
+    low
+        Lower end of lambda; ``fill`` is the least fill up to its upper end.
     """
-    low, high = interval
     enough = {
-        p: rounds.enough(spent, int(fill[p]))
-        for p, spent in wanted.items()
-        if rounds.fits(int(fill[p]), high)
+        p: -(-(spent - int(fill[p])) // max(1, steps)) for p, spent in wanted.items()
     }
     return {p: period for p, period in enough.items() if period > low}
 

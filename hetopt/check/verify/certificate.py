@@ -22,7 +22,7 @@ from hetopt.check.plan.reading import (
 )
 from hetopt.check.plan.schedule.schedules import STEPS
 from hetopt.check.verify.bound import OutOfTime
-from hetopt.check.verify.chunks import counted_twice, is_sized
+from hetopt.check.verify.chunks import is_sized, of_paths
 from hetopt.check.verify.findings import Doubt, Finding
 from hetopt.check.verify.picoseconds import picoseconds
 from hetopt.check.verify.tasks import TOO_LONG_PS, BoundsTask, Verified, make
@@ -112,6 +112,8 @@ class CertificateCheck:
         choice(data, "schema", (CERTIFICATE_SCHEMA,), "")
         chosen = choice(data, "objective", ("closed", "simulated"), "")
         self.objective: Objective = "closed" if chosen == "closed" else "simulated"
+        #: Whether bounds follow from paths alone.
+        self.of_paths = of_paths(table, self.objective)
         self.solver = text(data, "solver", "")
         self.principles = read_principles(data)
         #: Plans are priced by ``table``; bounds and searches use this one.
@@ -151,11 +153,9 @@ class CertificateCheck:
         uncovered = not_covered(self.table, self.objective, self.principles)
         if uncovered is not None:
             raise uncovered
-        simulated = self.objective == "simulated"
         if self.table.layout is not None:
             return self.table
-        if self.table.chunks > 1 and not simulated:
-            return counted_twice(self.table)
+        simulated = self.objective == "simulated"
         return searched_table(self.table, self.principles, simulated=simulated)
 
     def findings(self) -> Iterator[Finding]:

@@ -1,24 +1,16 @@
 """Stages of several chunks: what they change in verifying bounds.
 
-With v chunks a stage, times are of one pass, of which there are q v, and the closed
-form has a term more:
-
-    T = F + (q v - 1) lambda + (v - 1) max(0, R - p lambda) + max g_i,
-
-with F the fill, and R = F + 2 kappa of the way back a whole round; R <= 2 p lambda. T
-rises with F and, as p divides q, with lambda. Memory and R depend on p, so everything
-is done for one p at a time.
+With v chunks a stage, times are of one pass, of which there are q v, and bounds are
+those of paths. Memory depends on p, so everything is done for one p at a time.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
-from itertools import product
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from hetopt.check.plan.schedule.meeting import ways_of
 from hetopt.check.plan.schedule.orders import most_held
 from hetopt.check.plan.schedule.schedules import STEPS
 from hetopt.check.verify.fills import NEVER
@@ -29,28 +21,18 @@ if TYPE_CHECKING:
 
     from hetopt.cost.table.slice import TableSlice
     from hetopt.cost.table.table import CostTable
+    from hetopt.results.result import Objective
 
     Ints = NDArray[np.int64]
 
 
-def counted_twice(table: CostTable) -> CostTable:
-    """Return a table in which omega counts links and uplinks twice.
+def of_paths(table: CostTable, objective: Objective) -> bool:
+    """Whether bounds are those of ``simulated_bound``.
 
-    The closed form counts them so, whether they are shared or not; no other sharing is
-    left in the table.
+    They are if the simulated time is minimised, or the closed form of several chunks,
+    which is no shorter than these paths.
     """
-    return replace(table, slices=tuple(map(_counted_twice, table.slices)))
-
-
-def _counted_twice(part: TableSlice) -> TableSlice:
-    home = np.array([layout.cluster for layout in part.layouts], dtype=np.int64)
-    clusters = range(len(part.clusters))
-    twice = np.zeros((len(clusters), len(clusters)), dtype=np.int64)
-    for here, there in product(clusters, clusters):
-        (ways,) = ways_of(part, (here, there), meeting=False)
-        twice[here, there] = max((2 * way.keeps for way in ways), default=0)
-    least = twice[home][:, home]
-    return replace(part, occupancy_ns=np.maximum(part.occupancy_ns, least), shared=None)
+    return objective == "simulated" or table.chunks > 1
 
 
 def is_sized(table: CostTable) -> bool:
@@ -104,60 +86,10 @@ def at_rest(table: CostTable, microbatches: int, stages: int) -> TableSlice:
     )
 
 
-class Rounds(NamedTuple):
-    """How T depends on lambda and the fill; nanoseconds.
-
-    Attributes
-    ----------
-    steps
-        Factor of lambda: q v - 1.
-    chunks
-        v.
-    stages
-        p; used if v > 1, like ``back``.
-    back
-        Least kappa of the way back.
-    """
-
-    steps: int
-    chunks: int = 1
-    stages: int = 0
-    back: int = 0
-
-    @staticmethod
-    def of(part: TableSlice, stages: int) -> Rounds:
-        """Return the data of a slice with p stages."""
-        steps = part.chunks * part.microbatches - 1
-        if part.way_back is None:
-            return Rounds(steps)
-        layouts = np.unique(np.concatenate([own.layout for own in part.clusters]))
-        back = part.transfer_ns[part.way_back][np.ix_(layouts, layouts)]
-        return Rounds(steps, part.chunks, stages, int(back.min(initial=NEVER)))
-
-    @property
-    def slope(self) -> int:
-        """Factor of lambda while every stage waits for long rounds."""
-        return self.steps - (self.chunks - 1) * self.stages
-
-    def fits(self, fill: int, period: int) -> bool:
-        """Whether a round is at most 2 p lambda."""
-        whole = fill + 2 * self.back
-        return self.chunks == 1 or whole <= 2 * self.stages * period
-
-    def enough(self, spent: int, fill: int) -> int:
-        """Return the least whole lambda at which T without g reaches ``spent``.
-
-        Parameters
-        ----------
-        spent
-            T without g.
-        """
-        return self.least_period(spent, fill, fill + 2 * self.back)
-
-    def least_period(self, spent: int, fill: int, whole_round: int) -> int:
-        """Return the same for a known R; all arguments are in one unit."""
-        enough = -(-(spent - fill) // max(1, self.steps))
-        if self.chunks == 1:
-            return enough
-        waiting = spent - fill - (self.chunks - 1) * whole_round
-        return min(enough, -(-waiting // self.slope))
+def ways_back_ns(part: TableSlice) -> int:
+    """Return the least that a path's fill has for the ways back between chunks."""
+    if part.way_back is None:
+        return 0
+    layouts = np.unique(np.concatenate([own.layout for own in part.clusters]))
+    back = part.transfer_ns[part.way_back][np.ix_(layouts, layouts)]
+    return 2 * (part.chunks - 1) * int(back.min(initial=NEVER))

@@ -20,7 +20,7 @@ from hetopt.check.plan.pricing import PricedStages, rows_of
 from hetopt.check.plan.schedule.schedules import STEPS
 from hetopt.check.plan.schedule.times import last_ends
 from hetopt.check.verify.bound import OutOfTime
-from hetopt.check.verify.chunks import Rounds, at_rest
+from hetopt.check.verify.chunks import at_rest, ways_back_ns
 from hetopt.check.verify.findings import Found
 from hetopt.check.verify.labels.data import PS_PER_NS, Path
 from hetopt.check.verify.labels.ranges import Node
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from hetopt.cost.table.table import CostTable
     from hetopt.plans.plan import Plan
     from hetopt.problem.problem import Problem
+    from hetopt.results.result import Objective
 
     Ints = NDArray[np.int64]
 
@@ -56,8 +57,9 @@ def search_simulated(
     bound: tuple[int, int],
     ranges: Sequence[tuple[int, int]],
     end: float | None = None,
+    objective: Objective = "simulated",
 ) -> Found:
-    """Search one (p, q) for plans below a bound on the simulated time.
+    """Search one (p, q) for plans below a bound that paths support.
 
     Parameters
     ----------
@@ -68,6 +70,8 @@ def search_simulated(
     end
         Deadline on the clock of ``time.monotonic``; None: there is none. A share of the
         time until then is taken at most.
+    objective
+        What the bound is on.
     """
     if len(table.cluster_names) > MOST_CLUSTERS:
         return Found(open=True)
@@ -75,7 +79,8 @@ def search_simulated(
     own_end = None if end is None else now + _SHARE * (end - now)
     with suppress(OutOfTime):
         bounds = dict([bound])
-        return _PlansLeft(problem, table, microbatches, bounds, own_end).of(ranges)
+        search = _PlansLeft(problem, table, microbatches, bounds, own_end)
+        return search.of(ranges, objective)
     return Found(open=True)
 
 
@@ -84,13 +89,13 @@ class _PlansLeft(LabelSearch):
 
     host = SimulatedHost
 
-    def of(self, ranges: Sequence[tuple[int, int]]) -> Found:
+    def of(self, ranges: Sequence[tuple[int, int]], objective: Objective) -> Found:
         """Settle ranges of the largest excess."""
+        self.objective = objective
         part = at_rest(self.table, self.microbatches, self.most)
         #: What the fill has beside its sums.
-        self.late = 2 * (part.chunks - 1) * self.rounds.back
+        self.late = ways_back_ns(part)
         self.ran, self.steps = 0, min(1, self.steps)
-        self.rounds = Rounds(self.steps)
         rule = STEPS[self.table.schedule]
         if rule.most != rule.inside or part.shared is not None:
             # With longer transfers there may be more warm-ups, or other turns on links.
@@ -157,6 +162,9 @@ class _PlansLeft(LabelSearch):
         priced = PricedStages(self.problem, self.table, pipeline, rows)
         if any(priced.findings()):
             return False
-        ends = last_ends([priced.times], priced.warmups)
-        ran = max(map(sum, zip(ends, priced.times.sync, strict=True)))
+        if self.objective == "simulated":
+            ends = last_ends([priced.times], priced.warmups)
+            ran = float(max(map(sum, zip(ends, priced.times.sync, strict=True))))
+        else:
+            ran = float(priced.closed_form_ns)
         return ran * PS_PER_NS * (1 + _ROUNDING) + 2 < self.bounds[self.most]

@@ -4,8 +4,8 @@ For one upper limit h on lambda ``labels`` finds the least F(h), fill with g, of
 of p stages within the bound. If there is none, the bound holds for all lambda up to h.
 Otherwise its plan is priced by ``check.plan``: one below the bound refutes the claim.
 If it is not below, no better plan has its lambda, or a lambda for which F(h) is too
-large, and h is lowered. With several chunks a stage (``chunks``), one p is searched at
-a time, and ranges are cut.
+large, and h is lowered. With several chunks a stage (``chunks``) one p is searched at
+a time, and only whether it has a plan at all.
 
 It covers plans that keep all principles, and needs no solver. What it leaves open (too
 many labels, or a label whose plan breaks a rule) is left to another engine.
@@ -21,7 +21,7 @@ import numpy as np
 
 from hetopt.check.plan.plan import check_plan
 from hetopt.check.verify.bound import OutOfTime
-from hetopt.check.verify.chunks import Rounds, at_rest, is_sized
+from hetopt.check.verify.chunks import at_rest, is_sized
 from hetopt.check.verify.dominance import with_rows, without_replaced
 from hetopt.check.verify.fills import NEVER
 from hetopt.check.verify.findings import Found
@@ -29,7 +29,7 @@ from hetopt.check.verify.hosting import Host
 from hetopt.check.verify.labels.data import PS_PER_NS, At
 from hetopt.check.verify.labels.facts import label_facts
 from hetopt.check.verify.labels.labels import extend
-from hetopt.check.verify.labels.left_to_pay import left_to_pay, totals
+from hetopt.check.verify.labels.left_to_pay import left_to_pay
 from hetopt.check.verify.labels.others import Others
 from hetopt.check.verify.labels.ranges import Node, cut_alike
 from hetopt.check.verify.written import written
@@ -129,8 +129,7 @@ class LabelSearch:
         self.most = max(bounds)
         #: If memory depends on the stage count, there is only one.
         part = at_rest(table, microbatches, self.most)
-        self.rounds = Rounds.of(part, self.most)
-        self.steps = self.rounds.steps
+        self.steps = part.chunks * part.microbatches - 1
         self.whole = without_replaced(part)
         order = problem.pins.order
         self.used = [order is None or name in order for name in table.cluster_names]
@@ -206,8 +205,6 @@ class LabelSearch:
             self._dive(node)
             middle = (node.low + node.high) // 2
             return [node._replace(low=middle), node._replace(high=middle)]
-        if self.rounds.chunks > 1:
-            return [each for row in best.values() for each in self._cut(node, row)]
         left: dict[int, int] = {}
         for p, row in best.items():
             high = self._go_on(p, row, node)
@@ -232,38 +229,6 @@ class LabelSearch:
             self.found[p] = Found(open=True)
             return None
         return min(own - 1, (self.bounds[p] - 1 - fill) // self.steps)
-
-    def _cut(self, node: Node, row: int) -> list[Node]:
-        """Price the best plan of a range; cut the range at that plan's lambda.
-
-        Labels count the waiting for long rounds at lambda's lower end, where it is
-        longest; every further ps of lambda costs at least ``slope`` ps.
-        """
-        (p,) = node.counts
-        plan, value = self._priced(row, node)
-        if plan is not None and self._is_below(value, p):
-            self.found[p] = Found(plan=plan)
-            return []
-        cost, fill, whole = (
-            int(total) * PS_PER_NS for total in totals(self.facts, self.pool[[row]])[0]
-        )
-        least = self.steps * node.low + int(self._cost(np.array([row]), node.low)[0])
-        if not self._is_below(least, p):
-            return []
-        own = self.rounds.least_period(value - cost + fill, fill, whole)
-        if plan is None or not node.low < own <= node.high:
-            self.found[p] = Found(open=True)
-            return []
-        high = node.low + (self.bounds[p] - 1 - least) // self.rounds.slope
-        parts = (own, min(high, node.high)), (node.low, own - 1)
-        return [Node(low, end, (p,)) for low, end in parts if low <= end]
-
-    def _cost(self, rows: Ints, low_ps: int) -> Ints:
-        """Return the costs of complete labels without (q v - 1) lambda, in ps."""
-        paid, _, whole = totals(self.facts, self.pool[rows]).T * PS_PER_NS
-        late = np.maximum(0, whole - self.rounds.stages * low_ps)
-        cost: Ints = paid + (self.rounds.chunks - 1) * late
-        return cost
 
     def _priced(self, row: int, node: Node) -> tuple[Plan | None, int]:
         """Return a label's plan and its closed form in ps; no plan if it is invalid."""
@@ -295,7 +260,7 @@ class LabelSearch:
         if found is None:
             return None
         return {
-            p: int(rows[self._cost(rows, node.low).argmin()])
+            p: int(rows[self.pool[rows][:, [At.FILL, At.SYNC]].sum(axis=1).argmin()])
             for p, rows in found.items()
         }
 
@@ -310,7 +275,6 @@ class LabelSearch:
             self.used,
             (node.low, high),
             self._budgets(node)[: max(node.counts) + 1],
-            self.rounds,
         )
         at, found = np.zeros(3, dtype=np.int64), {}
         for placed in range(max(node.counts)):

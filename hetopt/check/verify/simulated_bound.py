@@ -45,7 +45,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from hetopt.check.plan.schedule.orders import BACKWARD, FORWARD, WEIGHT, Position
-from hetopt.check.verify.chunks import Rounds
+from hetopt.check.verify.chunks import ways_back_ns
 from hetopt.check.verify.fills import NEVER, Excess, within_excess
 from hetopt.check.verify.hosting import Host
 from hetopt.check.verify.weights import UnitTimes
@@ -181,7 +181,7 @@ class SimulatedHost(Host):
         kappas = sum(self.counts)
         self.inner = np.where(self.inner < NEVER, kappas * self.inner // 2, NEVER)
         self.into, self.out = kappas * self.into // 2, kappas * self.out // 2
-        self.late = 2 * (part.chunks - 1) * Rounds.of(part, most).back
+        self.late = ways_back_ns(part)
         self.first_end = self.own_end + self.times.end @ units.lead
         self.own_end, self.least_sync = np.zeros_like(self.first_end), self.late
         self.sums = np.stack([units.runs(cost) for cost in self.each])

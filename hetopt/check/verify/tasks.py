@@ -15,6 +15,7 @@ from hetopt.check.verify.bound import (
     unproven_excess,
     unproven_ranges,
 )
+from hetopt.check.verify.chunks import of_paths
 from hetopt.check.verify.plans_left import search_simulated
 from hetopt.check.verify.search import search
 from hetopt.check.verify.uneven import search_hosts
@@ -84,7 +85,7 @@ class BoundsTask(NamedTuple):
             return {p: tuple(pairs) for p, pairs in ranges.items()}
         rest = of.principles, of.objective, of.end
         failed = unproven(of.problem, of.searched, q, bounds, *rest)
-        if of.objective == "closed":
+        if not of_paths(of.table, of.objective):
             return dict.fromkeys(failed)
         open_ = {p: bounds[p] for p in failed}
         found = unproven_excess(
@@ -121,15 +122,19 @@ class SearchTask(NamedTuple):
             }
         if _is_closed(of, bounds):
             return search(of.problem, of.searched, q, bounds, ranges, of.end)
+        # The closed form of several chunks leaves sharing out.
+        table = of.table if of.objective == "simulated" else of.searched
+        how = of.end, of.objective
         return {
-            p: search_simulated(of.problem, of.table, q, (p, bound), ranges[p], of.end)
+            p: search_simulated(of.problem, table, q, (p, bound), ranges[p], *how)
             for p, bound in bounds.items()
         }
 
 
 def _is_closed(of: Verified, bounds: Mapping[int, int]) -> bool:
-    """Whether bounds are on the closed form; if not, they are all finite."""
-    return of.objective == "closed" or min(bounds.values()) >= TOO_LONG_PS
+    """Whether bounds are on lambda; if not, they are all finite."""
+    finite = min(bounds.values()) < TOO_LONG_PS
+    return not (of_paths(of.table, of.objective) and finite)
 
 
 def make(

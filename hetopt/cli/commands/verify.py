@@ -22,8 +22,8 @@ from hetopt.errors import InputError
 if TYPE_CHECKING:
     from hetopt.check.verify.certificate import CertificateCheck
     from hetopt.check.verify.tree import Leaf
+    from hetopt.cli.certificate_file import File
     from hetopt.cli.planned import Planned
-    from hetopt.cli.verifying import File
     from hetopt.cost.table.table import CostTable
     from hetopt.solvers.registry import KernelSetName
 
@@ -60,7 +60,8 @@ TAKES = (
 def run(options: argparse.Namespace) -> int:
     """Verify, and raise CheckError with one line for each claim that fails."""
     from hetopt.check.verify.tasks import make
-    from hetopt.cli.verifying import File, Verifier
+    from hetopt.cli.certificate_file import File
+    from hetopt.cli.verifying import Verifier
     from hetopt.problem.document.document import load_document
     from hetopt.report.progress import ProgressBar
     from hetopt.solvers.pools.opening import worker_count
@@ -98,7 +99,8 @@ def run(options: argparse.Namespace) -> int:
     solvers = " and ".join(sorted({check.solver for check in checks})) or "a solver"
     unused = [
         f"that {solvers} settled programs",
-        "bounds of programs in the plan file above those of the certificate",
+        "bounds of problems and programs in the plan file above those of the "
+        "certificate",
     ]
     if planned.result is not None and planned.result.get("launch"):
         unused.append("the plan without the launcher's limits")
@@ -163,10 +165,9 @@ def _ensure_result_holds(planned: Planned, table: CostTable) -> None:
     from hetopt.errors import CheckError
 
     assert planned.result is not None
-    if planned.result.get("claims") is not None:
-        # That was checked with the tree.
-        return
-    if findings := check_result(planned.problem, table, planned.result):
+    launcher = launcher_in(planned.problem, planned.result)
+    runs = None if launcher is None else launcher.runs
+    if findings := check_result(planned.problem, table, planned.result, runs=runs):
         raise CheckError(findings)
 
 
@@ -176,7 +177,7 @@ def _kernels(check: CertificateCheck) -> tuple[KernelSetName, ...]:
     from hetopt.solvers.kernels import kernels_for
 
     schedule = check.problem.training.schedule
-    if check.objective == "simulated":
+    if check.of_paths:
         own = kernels_for("auto", objective="simulated", schedules=[schedule])
         return ("verification", *own)
     name, _ = second_engine(check.solver, 0, check.principles)

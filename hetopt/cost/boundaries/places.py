@@ -7,11 +7,9 @@ cluster with an uplink three times: for the middle, with the omega of a shared u
 for the first place, with no boundary from another cluster; and for the last place, with
 none to another cluster. So programs need no constraints for sharing.
 
-With several chunks per stage, the way back shares links too; every boundary's omega
-includes that (``hetopt.cost.chunks.with_way_back``).
-
 If clusters may be visited again, and for simulated times, the searched table has no
-sharing: its bounds hold, since sharing makes no plan faster.
+sharing: its bounds hold, since sharing makes no plan faster. With several chunks a
+stage the closed form leaves sharing out.
 """
 
 from __future__ import annotations
@@ -21,7 +19,6 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
 
-from hetopt.cost.chunks import with_way_back
 from hetopt.cost.table.ticks import TOO_LONG_NS
 from hetopt.errors import InputError
 from hetopt.plans.strategy import DEGREES, Strategy
@@ -102,7 +99,10 @@ def searched_table(
         Boundaries share links, and the schedule's transfers block.
     """
     if table.chunks > 1 and not simulated:
-        return replace(table, slices=tuple(map(with_way_back, table.slices)))
+        if all(part.shared is None for part in table.slices):
+            return table
+        alone = tuple(replace(part, shared=None) for part in table.slices)
+        return replace(table, slices=alone)
     if not may_share(table, principles):
         return table
     if rule_of(table.schedule).blocking:

@@ -82,8 +82,15 @@ def _overhead(value: Any, info: ValidationInfo) -> Any:
     if info.context is None or memory is None or device is None:
         # Without these, their faults are said.
         return value or 0 if info.context is None else 0
-    found = device.overhead_of(memory) if value is None else memory_size(value)
-    ensure_overhead(found, memory)
+    if value is not None:
+        ensure_overhead(found := memory_size(value), memory)
+        return found
+    if (found := device.overhead_of(memory)) > most_overhead(memory):
+        msg = (
+            f"is {found} bytes for this accelerator, but the memory has {memory}: give "
+            "the cluster's overhead"
+        )
+        raise Fault(msg)
     return found
 
 

@@ -10,6 +10,7 @@ import pytest
 import yaml
 
 from hetopt.check.claims.device_time import DeviceTime
+from hetopt.check.claims.ways import Divided
 from hetopt.check.plan.plan import check_plan
 from hetopt.cost.build import build_table
 from hetopt.problem.reading import read_problem_text
@@ -87,3 +88,20 @@ def test_it_is_the_same_under_every_schedule() -> None:
     assert len({kind for kind in table.units if table.body[kind]}) == 1
     assert len(set(problem.model.units)) == 4
     assert np.array_equal(found, [found[0]] * len(found))
+
+
+def test_of_lengths_some_nodes_are_slower_than_all() -> None:
+    """What is not searched of a fleet counts with the time of its own nodes."""
+    problem = read_problem_text(
+        SMALL.replace("seq_len: 1024", "seq_len: 1024, lengths: {1024: 0.5, 512: 0.5}")
+    )
+    time = DeviceTime(problem, build_table(problem), divided=True)
+    counts = tuple(each.nodes for each in problem.clusters)
+    assert time.mixed_s is not None
+    for nodes in fleets_of(problem):
+        divided = Divided(problem, nodes, time, most=2, cuts=True)
+        (least_s,) = {*divided.device_s.values()}
+        if nodes == counts:
+            assert least_s == time.mixed_s
+        else:
+            assert least_s > time.mixed_s

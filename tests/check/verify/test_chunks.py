@@ -12,28 +12,22 @@ import pytest
 
 from hetopt.check.verify import search as module
 from hetopt.check.verify.bound import PS_PER_NS, unproven
-from hetopt.check.verify.chunks import Rounds, at_rest, counted_twice
-from hetopt.check.verify.findings import Found
-from hetopt.cost.chunks import with_stages, with_way_back
+from hetopt.check.verify.chunks import at_rest
+from hetopt.cost.chunks import with_stages
 from hetopt.formulations.chain import Chain
-from hetopt.schedule.shares import SharedLinks
-from tests.check.verify.descending import ensure_least, searched
+from tests.check.verify.descending import ensure_least, is_none, searched
 from tests.oracle import brute_force
 from tests.oracle.instances import Instance, make_chunked
 
 if TYPE_CHECKING:
-    from hetopt.cost.table.table import CostTable
+    pass
 
 #: Seeds of what is compared in seconds, and of all that is.
 FEW, MANY = range(7706, 7712), range(7712, 7792)
 
 
 def _draw(seed: int, **options: Any) -> Instance:
-    """Draw an instance; of every second one omega counts twice what may be shared."""
-    instance = make_chunked(seed, 2 + seed % 3, **options)
-    if seed % 2:
-        return instance
-    return replace(instance, table=counted_twice(_sharing(instance, Random(seed))))
+    return make_chunked(seed, 2 + seed % 3, **options)
 
 
 def _exact(seed: int) -> Instance:
@@ -68,31 +62,6 @@ def _exact(seed: int) -> Instance:
     return replace(instance, table=table)
 
 
-def _sharing(instance: Instance, rng: Random) -> CostTable:
-    """Return the instance's table with links and uplinks that boundaries share."""
-    table, count = instance.table, len(instance.table.cluster_names)
-    longest = max((int(part.occupancy_ns.max()) for part in table.slices), default=0)
-
-    def drawn() -> int:
-        return rng.choice((0, rng.randint(1, max(1, longest))))
-
-    uplink = np.array([drawn() for _ in range(count)], dtype=np.int64)
-    link = np.array([[drawn() for _ in range(count)] for _ in range(count)])
-    shared = SharedLinks(uplink_ns=uplink, link_ns=np.maximum(link, link.T))
-    parts = tuple(replace(part, shared=shared) for part in table.slices)
-    return replace(table, slices=parts)
-
-
-def test_what_may_be_shared_counts_twice_as_in_the_closed_form() -> None:
-    for seed in range(7600, 7608):
-        table = _sharing(make_chunked(seed, 2), Random(seed))
-        counted = counted_twice(table)
-        for part, other in zip(counted.slices, table.slices, strict=True):
-            expected = with_way_back(other)
-            assert part.shared is None
-            assert np.array_equal(part.occupancy_ns, expected.occupancy_ns)
-
-
 def test_units_hold_at_rest_what_plans_of_so_many_stages_do() -> None:
     for seed in range(7600, 7608):
         table = _draw(seed).table
@@ -112,30 +81,6 @@ def test_units_hold_at_rest_what_plans_of_so_many_stages_do() -> None:
                     assert np.array_equal(
                         own.activation_bytes[:, used], other.activation_bytes[:, used]
                     )
-
-
-def test_from_the_least_lambda_on_so_much_is_spent() -> None:
-    rng = Random(0)
-    for _ in range(500):
-        v, p = rng.randint(1, 4), rng.randint(2, 6)
-        q = p * rng.randint(1, 3)
-        rounds = Rounds(q * v - 1, v, p, rng.randint(0, 50))
-        fill = rng.randint(0, 2000)
-        whole = fill + 2 * rounds.back
-
-        def spent(
-            period: int,
-            rounds: Rounds = rounds,
-            fill: int = fill,
-            whole: int = whole,
-        ) -> int:
-            late = max(0, whole - rounds.stages * period)
-            return fill + rounds.steps * period + (rounds.chunks - 1) * late
-
-        wanted = rng.randint(spent(0), 20_000)
-        least = rounds.enough(wanted, fill)
-        assert spent(least) >= wanted
-        assert least <= 0 or spent(least - 1) < wanted
 
 
 @pytest.mark.slow
@@ -180,7 +125,7 @@ def test_bounds_a_little_above_an_optimum_are_refuted(seed: int) -> None:
     for (p, q), found in programs.items():
         exact = found.closed_form_ns * PS_PER_NS
         # Lambda of a certificate is rounded up to whole ps.
-        assert searched(instance, p, q, floor(exact)) in (None, Found())
+        assert is_none(searched(instance, p, q, floor(exact)))
         bound = floor(exact * 1001 / 1000) + 2 * q * table.chunks + 4
         false = searched(instance, p, q, bound)
         assert false is not None

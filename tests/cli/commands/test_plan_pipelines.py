@@ -271,6 +271,24 @@ def test_a_launcher_has_one_with_a_certificate(
     assert "over.divisions: is beside a launcher" in capsys.readouterr().err
 
 
+@pytest.mark.usefixtures("lost")
+def test_what_a_plan_file_claims_of_pipelines_is_verified(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Not its certificate's claims alone."""
+    files = "--out", "plan.json", "--certificate", "cert.json"
+    asked = "--objective", "closed", "--pipelines", "2", "--jobs", "1"
+    assert main(["plan", "lost.yaml", *asked, *files]) == 0
+    assert main(["verify", "lost.yaml", "plan.json", "cert.json"]) == 0
+    data = json.loads(Path("plan.json").read_text("utf-8"))
+    data["claims"]["children"] = []
+    Path("forged.json").write_text(json.dumps(data))
+    capsys.readouterr()
+    for command, *certificate in (["check"], ["verify", "cert.json"]):
+        assert main([command, "lost.yaml", "forged.json", *certificate]) == 1
+        assert "the divisions prove only" in capsys.readouterr().err
+
+
 CHUNKS = """\
 model: {layers: 4, hidden: 512, heads: 4, ffn: 2048, vocab: 1000}
 clusters:

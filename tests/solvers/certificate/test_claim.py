@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -12,6 +13,7 @@ from hetopt.check.verify.certificate import CertificateCheck
 from hetopt.check.verify.findings import Doubt
 from hetopt.check.verify.said import Said
 from hetopt.cost.table.ticks import LONGEST_S
+from hetopt.planning.solving import solve_for
 from hetopt.problem.training.principles import Principles
 from hetopt.solvers.certificate.claim import certify
 from hetopt.solvers.certificate.search_again import (
@@ -27,6 +29,9 @@ from hetopt.solvers.request import Request
 from hetopt.solvers.simulated.solver import solve_simulated
 from tests.oracle import brute_force
 from tests.oracle.instances import Instance, make_chunked, make_instance
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 
 @pytest.mark.parametrize("seed", range(950, 965))
@@ -48,15 +53,27 @@ def test_more_certificates_of_several_chunks_hold(seed: int) -> None:
 def _ensure_certified(instance: Instance) -> None:
     """Have the certificate of an instance's optimum hold."""
     problem, table = instance.problem, instance.table
-    result = solve(Request(problem=problem, table=table, params=RaceParams(jobs=0)))
+    request = Request(problem=problem, table=table, params=RaceParams(jobs=0))
+    result = solve_for("cp-sat", "closed")(request)
     data = json.loads(certify(problem, table, result).to_text())
     plan = None if result.best is None else result.best.plan
     check = CertificateCheck(problem, table, data, Said(plan=plan))
     assert list(check.findings()) == []
-    _, engine = second_engine("cp-sat", 0)
-    for doubt, wrong in resolve(
-        problem, check.searched, check.doubts, engine, deadline=Deadline()
-    ):
+    again: Iterable[tuple[Doubt, str | None]]
+    if check.of_paths:
+        again = resolve_simulated(
+            problem,
+            check.searched,
+            check.doubts,
+            deadline=Deadline(),
+            objective="closed",
+        )
+    else:
+        _, engine = second_engine("cp-sat", 0)
+        again = resolve(
+            problem, check.searched, check.doubts, engine, deadline=Deadline()
+        )
+    for doubt, wrong in again:
         assert wrong is None, doubt
 
 

@@ -66,17 +66,13 @@ class Alone:
         return tuple(found)
 
 
-def ways_of(
-    part: TableSlice, clusters: Sequence[int], *, meeting: bool = True
-) -> tuple[tuple[Way, ...], ...]:
+def ways_of(part: TableSlice, clusters: Sequence[int]) -> tuple[tuple[Way, ...], ...]:
     """Return the ways of every boundary that another boundary uses as well.
 
     Parameters
     ----------
     clusters
         Cluster of every stage; the first once more at the end if there is a way back.
-    meeting
-        If False, return also those that no other boundary uses.
     """
     shared = part.shared
     every: list[list[Way]] = []
@@ -90,8 +86,6 @@ def ways_of(
                 Way(frozenset({here, there}), side, int(shared.link_ns[here, there]))
             )
         every.append([way for way in own if way.keeps])
-    if not meeting:
-        return tuple(map(tuple, every))
     places = [way.place for own in every for way in own]
     return tuple(
         tuple(way for way in own if places.count(way.place) > 1) for own in every

@@ -1,4 +1,4 @@
-"""Warm-ups, closed form and simulation of one pipeline, written for readability.
+"""Warm-ups and simulation of one pipeline, written for readability.
 
 Symbols as in MODEL.md section 4: tau = forward + backward, kappa and omega the
 transfer and occupancy of a boundary, W warm-ups, lambda the period.
@@ -7,7 +7,6 @@ transfer and occupancy of a boundary, W warm-ups, lambda the period.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from fractions import Fraction
 from itertools import pairwise, product
 from typing import TYPE_CHECKING
 
@@ -49,9 +48,9 @@ class Times:
         What a stage adds to a window that begins before it, and to the fill; None: tau
         less w, and less 2 w.
     crossing
-        Where chunks differ, transfer and occupancy of each chunk's activations at every
-        boundary, the way back last, without sharing; those above are the longest. None:
-        all chunks have the same.
+        With several chunks interleaved, transfer and occupancy of each chunk's
+        activations at every boundary, the way back last, without sharing; those above
+        are the longest.
     """
 
     schedule: ScheduleName
@@ -65,7 +64,7 @@ class Times:
     alone: Alone | None = None
     handed: tuple[int, ...] | None = None
     filled: tuple[int, ...] | None = None
-    crossing: tuple[ByChunk, ByChunk] | None = None
+    crossing: tuple[ByChunk, ByChunk] = ((), ())
 
     @property
     def periods(self) -> int:
@@ -83,6 +82,18 @@ class Times:
         later = self.weight or [[0] * len(self.sync)]
         pairs = zip(self.both, *later, strict=True)
         return tuple(tau - part * sum(w) for tau, *w in pairs)
+
+
+def alike(spent: Sequence[int], chunks: int) -> ByChunk:
+    """Return what transfers of every chunk take if those over a boundary are alike.
+
+    Parameters
+    ----------
+    spent
+        At every boundary, the way back last, which the last chunk does not take.
+    """
+    inside = tuple(spent[:-1])
+    return (((*inside, spent[-1]),) * (chunks - 1)) + ((*inside, 0),)
 
 
 def warmups(
@@ -115,61 +126,6 @@ def warmups(
     return tuple(reversed(counts))
 
 
-def closed_form(each: Sequence[Times], counts: Sequence[int]) -> Fraction:
-    """Return the closed form in nanoseconds, exactly (MODEL.md section 4).
-
-    Parameters
-    ----------
-    each
-        Times of the micro-batches of each length, the longest first.
-    counts
-        Warm-ups per stage.
-    """
-    times, p = each[0], len(counts)
-    periods = [_period(own, counts) for own in each]
-    filled = times.filled or times.without(2)
-    fill = sum(filled) + 2 * sum(times.transfer[: p - 1])
-    ends = zip(times.sync, times.both, filled, strict=True)
-    end = max(g + tau - early for g, tau, early in ends)
-    late = Fraction(0)
-    if STEPS[times.schedule].interleaved:
-        late = _round(times) - p * periods[0]
-        late = (times.periods - 1) * max(late, Fraction(0))
-    pairs = zip(each, periods, strict=True)
-    paced = sum(own.microbatches * own.periods * period for own, period in pairs)
-    return fill + paced - periods[0] + late + end
-
-
-def _round(times: Times) -> int:
-    """Return the time of a micro-batch through a chunk of each stage, and back."""
-    return sum(times.both) + 2 * sum(times.transfer)
-
-
-def _period(times: Times, counts: Sequence[int]) -> Fraction:
-    """Return lambda, or what takes its place if all forwards come first."""
-    p, tau, rule = len(counts), times.both, STEPS[times.schedule]
-    kappa, slowest = times.transfer[: p - 1], max(times.occupancy[: p - 1], default=0)
-    if rule.all_first or (rule.free and min(counts) >= times.microbatches):
-        phases = times.forward[0], times.backward[0]
-        return Fraction(sum(max(*own, slowest) for own in phases))
-    if rule.blocking:
-        sides = zip(tau, (0, *kappa), (*kappa, 0), strict=True)
-        busy = (both + rule.blocking * (up + down) for both, up, down in sides)
-        return Fraction(max(*busy, slowest))
-    handed, steady = times.handed or times.without(1), Fraction(max(*tau, slowest))
-    for i in range(p):
-        length = tau[i]
-        for k in range(i + 1, p):
-            length += 2 * kappa[k - 1] + handed[k]
-            ahead = k - i if rule.room else counts[i] - counts[k]
-            steady = max(steady, Fraction(length, ahead + 1))
-    if rule.interleaved:
-        v = times.periods
-        kept = Fraction((v - 1) * times.occupancy[-1], v)
-        steady = max(steady, Fraction(_round(times), 2 * p), kept)
-    return steady
-
-
 def last_ends(each: Sequence[Times], counts: Sequence[int]) -> list[int]:
     """Return the end of every stage's last pass, in nanoseconds.
 
@@ -180,7 +136,7 @@ def last_ends(each: Sequence[Times], counts: Sequence[int]) -> list[int]:
     Parameters
     ----------
     each, counts
-        As for ``closed_form``; the longest micro-batches run first.
+        As for ``closed_form.closed_form``; the longest micro-batches run first.
 
     Raises
     ------
@@ -230,7 +186,7 @@ def _add_transfers(works: dict[Place, Work], times: Times, n: int) -> None:
         b, side = (min(i, k), k - i) if chunk == after else (p - 1, 1)
         kappa = times.transfer[b]
         omega = times.alone.occupancy[b] if times.alone else times.occupancy[b]
-        if times.crossing is not None:
+        if STEPS[times.schedule].interleaved:
             kappa, omega = (spent[chunk][b] for spent in times.crossing)
         for kind, source, to, sign in (
             (FORWARD, (i, chunk), (k, after), side),

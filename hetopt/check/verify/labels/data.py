@@ -19,8 +19,7 @@ class At(IntEnum):
     """Columns of a label."""
 
     MASK, OPTION, IN_RUN, UNITS, FILL, CARRY = range(6)
-    OTHER, SYNC, PARENT, HELD, NEXT, STAYS, AFTER = range(6, 13)
-    LAST, WARMUP = range(13, 15)
+    OTHER, SYNC, PARENT, HELD, NEXT, STAYS, AFTER, WARMUP = range(6, 14)
 
 
 class Cost(IntEnum):
@@ -31,12 +30,6 @@ class Cost(IntEnum):
     """
 
     FORWARD, BACKWARD, STATE, ACTIVE, TEMPORARY, SYNC, LATER, FILL = range(8)
-
-
-class Round(IntEnum):
-    """Indices of ``Left.rounds``; LOW is lambda's lower end in ps."""
-
-    CHUNKS, STAGES, LOW = range(3)
 
 
 class Path(IntEnum):
@@ -103,11 +96,6 @@ class Facts(NamedTuple):
         Largest kappa from another cluster into a layout; length A.
     blocking
         Consecutive transfers per micro-batch that both stages of a boundary wait for.
-    back, busy
-        Kappa and omega of the way back, by the layouts of the last and of the first
-        stage, in ns; 0 with one chunk; shape (A, A).
-    least_back
-        Least kappa of the way back from each layout; length A.
     weights
         Those of ``simulated_bound`` by W; shape (n + 1, 4), empty in closed form.
     path
@@ -144,9 +132,6 @@ class Facts(NamedTuple):
     slower: Ints
     dearest: Ints
     blocking: int
-    back: Ints
-    busy: Ints
-    least_back: Ints
     weights: Ints
     path: Ints
     first_end: Ints
@@ -187,12 +172,8 @@ class Left(NamedTuple):
     calm
         E in ps that every boundary before a stage hides, by the class of the cut before
         the stage, and its strategy; shape (X, O).
-    away
-        Of two layouts of a last stage: the most by which R with the first exceeds that
-        with the second, in ns, for any first stage; ``NEVER`` if lambda is too small
-        for the first. 0 with one chunk; shape (A, A).
-    rounds
-        See ``Round``; with several chunks one stage count is sought. Length 3.
+    low_ps
+        Lower end of lambda, or of the excess; length 1.
     """
 
     run: Ints
@@ -209,5 +190,4 @@ class Left(NamedTuple):
     heads: Ints
     leaving: Ints
     calm: Ints
-    away: Ints
-    rounds: Ints
+    low_ps: Ints

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from hetopt.check.plan.schedule.schedules import STEPS, Steps
-from hetopt.check.verify.fills import NEVER
 from hetopt.check.verify.labels.data import Cost, Facts, Path, Rule
 
 if TYPE_CHECKING:
@@ -50,17 +49,6 @@ def _crossing(part: TableSlice, cuts: Sequence[int]) -> tuple[Ints, Ints, Ints]:
             more = omega[:, a, None] > omega
             slower[home, own] = np.where(more, omega[:, a, None], 0).max(axis=0)
     return dearer, slower, dearest
-
-
-def _way_back(part: TableSlice) -> tuple[Ints, Ints, Ints]:
-    """Return ``back``, ``busy`` and ``least_back`` of ``Facts``."""
-    x, layouts = part.way_back, part.transfer_ns.shape[1]
-    if x is None:
-        none = np.zeros((layouts, layouts), dtype=np.int64)
-        return none, none, none[0]
-    first = np.unique(np.concatenate([own.layout for own in part.clusters]))
-    back, busy = part.transfer_ns[x], part.occupancy_ns[x]
-    return back, busy, back[:, first].min(axis=1, initial=NEVER)
 
 
 def _unit_costs(host: Host) -> Ints:
@@ -137,7 +125,6 @@ def label_facts(
         tied[0], tied[1] = among.min(axis=1), among.min(axis=0)
     cuts = table.cuts[inside[0] : inside[-1]]
     dearer, slower, dearest = _crossing(part, cuts)
-    back, busy, least_back = _way_back(part)
     return Facts(
         dearer=hosts[0].trips * dearer,
         slower=slower,
@@ -168,9 +155,6 @@ def label_facts(
         steps=np.array([steps.inside, steps.across], dtype=np.int64),
         paces=np.array([steps.most, max(steps.most, steps.across)], dtype=np.int64),
         blocking=steps.blocking,
-        back=back,
-        busy=busy,
-        least_back=least_back,
         weights=hosts[0].weights,
         path=_path(steps, part),
         first_end=np.concatenate([host.first_end for host in hosts]),

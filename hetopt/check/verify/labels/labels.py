@@ -6,8 +6,7 @@ and what it requires of the stages before it: E of MODEL.md section 4 in ps, or 
 gpipe the slowest forward and backward (or transfer) in ns. Of two labels with the same
 clusters, strategy and units one is dropped if it is nowhere better; E counts only
 beyond what every boundary hides (``left_to_pay.calm``). F plus the least remaining cost
-must keep to a budget. With several chunks a stage a label also stores the last stage's
-layout, for the way back.
+must keep to a budget.
 
 All labels are for one upper limit on lambda. If warm-ups depend on times (``h-1f1b``),
 memory is for the fewest possible and E for the most, and tied embeddings add the least
@@ -20,8 +19,8 @@ from typing import TYPE_CHECKING
 
 from hetopt.base.compiled import kernel, step
 from hetopt.check.verify.fills import NEVER
-from hetopt.check.verify.labels.data import PS_PER_NS, At, Cost, Path, Round, Rule
-from hetopt.check.verify.labels.left_to_pay import is_worth, reckon
+from hetopt.check.verify.labels.data import PS_PER_NS, At, Cost, Path, Rule
+from hetopt.check.verify.labels.left_to_pay import reckon
 from hetopt.check.verify.labels.paths import fewest_warmups, on_path
 
 if TYPE_CHECKING:
@@ -42,11 +41,9 @@ if TYPE_CHECKING:
     NEXT,
     STAYS,
     AFTER,
-    LAST,
 ) = map(int, [*At][: At.WARMUP])
 FORWARD, BACKWARD, STATE, ACTIVE, TEMPORARY, G, LATER, IN_FILL = map(int, Cost)
 EVERY = int(Path.EVERY)
-LOW = int(Round.LOW)
 STEADY, ALL_FIRST, ONCE, PATHS = map(int, Rule)
 
 
@@ -138,7 +135,7 @@ def _leaves_no_worse(
     """Whether ``one`` is no worse if a stage of another cluster comes before."""
     a, b = facts.layout[one[OPTION]], facts.layout[other[OPTION]]
     more, slowest = 2 * facts.dearer[a, b], facts.slower[a, b]
-    if one[FILL] + more + left.away[one[LAST], other[LAST]] > other[FILL]:
+    if one[FILL] + more > other[FILL]:
         return False
     if one[FILL] + one[SYNC] + more > other[FILL] + other[SYNC]:
         return False
@@ -209,13 +206,13 @@ def _place(
         one_end = (row < 0) != (units + n == length)
         tied = facts.tied[1 if row < 0 else 0, o] if one_end else 0
         if facts.rule == PATHS:
-            ends = left.rounds[LOW], high_ps
+            ends = left.low_ps[0], high_ps
             priced = on_path(facts, pool, at[2], placed + 1, held, tied, ends)
         else:
             priced = _priced(facts, pool, at[2], row, o, held, tied, high_ps)
         if not priced or not _fits(facts, o, held, warmup):
             return True
-        if is_worth(facts, left, label, slack[units + n], high_ps):
+        if label[FILL] + label[SYNC] <= slack[units + n]:
             _keep(facts, left, pool, at, number)
     return True
 
@@ -278,7 +275,6 @@ def _priced(
     label[FILL] = held[IN_FILL]
     label[SYNC] = facts.once[o] + held[G] + tied
     label[CARRY], label[OTHER] = (both - later) * PS_PER_NS, 0
-    label[LAST] = facts.layout[o] if row < 0 else pool[row, LAST]
     once = facts.rule == ONCE
     # Gradients of weights count in lambda, but no stage before waits for them.
     room_ps = high_ps - later * PS_PER_NS
@@ -366,7 +362,7 @@ def _no_worse(left: Left, one: Ints, other: Ints) -> bool:
     """Whether all that completes ``other`` completes ``one`` at no higher cost."""
     return bool(
         one[IN_RUN] <= other[IN_RUN]
-        and one[FILL] + left.away[one[LAST], other[LAST]] <= other[FILL]
+        and one[FILL] <= other[FILL]
         and one[FILL] + one[SYNC] <= other[FILL] + other[SYNC]
         and one[CARRY] <= other[CARRY]
         and one[OTHER] <= other[OTHER]

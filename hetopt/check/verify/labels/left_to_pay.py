@@ -8,7 +8,7 @@ import numpy as np
 
 from hetopt.base.compiled import step
 from hetopt.check.verify.fills import NEVER
-from hetopt.check.verify.labels.data import PS_PER_NS, At, Cost, Left, Round, Rule
+from hetopt.check.verify.labels.data import PS_PER_NS, Cost, Left, Rule
 from hetopt.check.verify.labels.others import outside
 
 if TYPE_CHECKING:
@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from hetopt.check.verify.chunks import Rounds
     from hetopt.check.verify.hosting import Host
     from hetopt.check.verify.labels.data import Facts
 
@@ -26,9 +25,6 @@ if TYPE_CHECKING:
 _MOST_BYTES = 64 * 2**20
 # Compiled code reads plain integers.
 _IN_FILL = int(Cost.FILL)
-_OPTION, _UNITS, _FILL = int(At.OPTION), int(At.UNITS), int(At.FILL)
-_SYNC, _LAST = int(At.SYNC), int(At.LAST)
-_CHUNKS, _STAGES, _LOW = map(int, Round)
 
 
 def left_to_pay(
@@ -37,7 +33,6 @@ def left_to_pay(
     used: Sequence[bool],
     interval: tuple[int, int],
     budgets: Ints,
-    rounds: Rounds,
 ) -> Left:
     """Return the remaining costs, without any label yet.
 
@@ -49,8 +44,6 @@ def left_to_pay(
         Range of lambda, in ps; up to ``NEVER`` with a single micro-batch.
     budgets
         Most ns that F and g may be, by stage count; below 0 if it is not sought.
-    rounds
-        How T depends on lambda, with several chunks.
     """
     low_ps, high_ps = interval
     most, length = len(budgets) - 1, len(facts.kinds)
@@ -80,8 +73,7 @@ def left_to_pay(
         heads=np.empty((places, length + 1), dtype=np.int64),
         leaving=np.empty((sets, len(hosts), length + 1), dtype=np.int64),
         calm=calm(facts, high_ps),
-        away=away(facts, high_ps, rounds.chunks),
-        rounds=np.array([rounds.chunks, rounds.stages, low_ps], dtype=np.int64),
+        low_ps=np.array([low_ps], dtype=np.int64),
     )
 
 
@@ -114,20 +106,6 @@ def calm(facts: Facts, high_ps: int) -> Ints:
     return calm
 
 
-def away(facts: Facts, high_ps: int, chunks: int) -> Ints:
-    """Return ``away`` of ``Left``."""
-    more = np.zeros_like(facts.back)
-    if chunks == 1:
-        return more
-    first = np.unique(facts.layout)
-    back, busy = facts.back[:, first], facts.busy[:, first]
-    slow = (chunks - 1) * busy * PS_PER_NS > chunks * high_ps
-    for last in first:
-        longer = (back[last] - back).max(axis=1, initial=0)
-        more[last] = np.where((slow[last] & ~slow).any(axis=1), NEVER, 2 * longer)
-    return more
-
-
 @step
 def reckon(facts: Facts, left: Left, number: int, mask: int, o: int) -> None:
     """Compute the slack of labels at a new place."""
@@ -158,49 +136,3 @@ def reckon(facts: Facts, left: Left, number: int, mask: int, o: int) -> None:
                         value = left.budgets[p] - least[p - s, length - n]
                         most = max(most, value)
             slack[s, n] = most
-
-
-def totals(facts: Facts, labels: Ints) -> Ints:
-    """Return the costs of complete labels without lambda, in ns; shape (N, 3).
-
-    Fill with g, the fill, and a whole round of several chunks.
-    """
-    fill = labels[:, At.FILL]
-    first = facts.layout[labels[:, At.OPTION]]
-    whole = fill + 2 * facts.back[labels[:, At.LAST], first]
-    return np.stack([fill + labels[:, At.SYNC], fill, whole], axis=1)
-
-
-@step
-def is_worth(facts: Facts, left: Left, label: Ints, slack: int, high_ps: int) -> bool:
-    """Whether fill and g of a label, with waiting for rounds, keep to the budget.
-
-    Parameters
-    ----------
-    slack
-        Most ns that fill and g may be: the budget less the least fill of the remaining
-        stages.
-    """
-    paid = label[_FILL] + label[_SYNC]
-    if paid > slack:
-        return False
-    chunks, stages, low_ps = (
-        left.rounds[_CHUNKS],
-        left.rounds[_STAGES],
-        left.rounds[_LOW],
-    )
-    if chunks == 1:
-        return True
-    last, first = label[_LAST], facts.layout[label[_OPTION]]
-    back = facts.least_back[last]
-    if label[_UNITS] == len(facts.kinds):
-        back = facts.back[last, first]
-        if (chunks - 1) * facts.busy[last, first] * PS_PER_NS > chunks * high_ps:
-            return False
-    fill = label[_FILL] + left.budgets[stages] - slack
-    whole_ps = (fill + 2 * back) * PS_PER_NS
-    if whole_ps > 2 * stages * high_ps:
-        return False
-    late_ps = (chunks - 1) * max(0, whole_ps - stages * low_ps)
-    # The budget was rounded down to whole ns.
-    return bool(late_ps < (slack - paid + 1) * PS_PER_NS)

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 # Compiled code reads plain integers.
 MASK, OPTION, UNITS, FILL = map(int, (At.MASK, At.OPTION, At.UNITS, At.FILL))
 CARRY, OTHER = map(int, (At.CARRY, At.OTHER))
-SYNC, PARENT, LAST, WARM = map(int, (At.SYNC, At.PARENT, At.LAST, At.WARMUP))
+SYNC, PARENT, WARM = map(int, (At.SYNC, At.PARENT, At.WARMUP))
 FORWARD, BACKWARD, STATE, ACTIVE, TEMPORARY, G, LATER, IN_FILL = map(int, Cost)
 AHEAD, FREE, CHUNKED, TURNS, EVERY = map(int, Path)
 
@@ -112,7 +112,6 @@ def on_path(
         excess = max(excess, _turns(facts, pool, new, row, forward, backward))
     label[CARRY] = excess
     label[SYNC] = max(0, excess - interval[0] // PS_PER_NS)
-    label[LAST] = facts.layout[o] if row < 0 else pool[row, LAST]
     if opens:
         label[SYNC] += own_end
     return bool(excess * PS_PER_NS <= interval[1])

@@ -16,7 +16,7 @@ import pytest
 from hetopt.check.plan.schedule import run
 from hetopt.check.plan.schedule.meeting import Alone, Way
 from hetopt.check.plan.schedule.schedules import STEPS
-from hetopt.check.plan.schedule.times import Times, last_ends, warmups
+from hetopt.check.plan.schedule.times import Times, alike, last_ends, warmups
 from hetopt.problem.training.choices import SCHEDULE_CHOICES
 from hetopt.schedule.orders import FOLDS, Orders
 from hetopt.schedule.run import simulate
@@ -31,6 +31,7 @@ from tests.schedule.test_weights import split_pipeline
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from hetopt.check.plan.schedule.times import ByChunk
     from hetopt.problem.training.choices import ScheduleName
     from hetopt.schedule.times import PipelineTimes
 
@@ -64,6 +65,10 @@ def drawn(
             pairs = zip(backward, weight, strict=True)
             backward = tuple(tuple(map(sum, zip(*pair, strict=True))) for pair in pairs)
         transfer = tuple(2 * rng.randint(0, slow) for _ in range(boundaries))
+        occupancy = tuple(2 * rng.randint(0, kappa // 2) for kappa in transfer)
+        crossing: tuple[ByChunk, ByChunk] = (), ()
+        if steps.interleaved:
+            crossing = alike(transfer, v), alike(occupancy, v)
         each.append(
             Times(
                 schedule=schedule,
@@ -72,8 +77,9 @@ def drawn(
                 backward=backward,
                 weight=weight,
                 transfer=transfer,
-                occupancy=tuple(2 * rng.randint(0, kappa // 2) for kappa in transfer),
+                occupancy=occupancy,
                 sync=(0,) * p,
+                crossing=crossing,
             )
         )
     clusters = [rng.choice("ab") for _ in range(p)]

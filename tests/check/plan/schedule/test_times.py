@@ -11,7 +11,8 @@ from hypothesis import given, settings
 
 from hetopt.check import check_plan
 from hetopt.check.plan.schedule import run
-from hetopt.check.plan.schedule.times import Times, closed_form, last_ends, warmups
+from hetopt.check.plan.schedule.closed_form import closed_form
+from hetopt.check.plan.schedule.times import Times, last_ends, warmups
 from hetopt.pricing.price import price
 from hetopt.schedule import run as running
 from tests.oracle import brute_force

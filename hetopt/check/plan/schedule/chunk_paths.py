@@ -1,4 +1,4 @@
-"""The closed form of chunks that differ: the longest of some paths of events.
+"""The closed form of several chunks a stage: the longest of some paths of events.
 
 Derived for the checker alone, from the passes of every stage in their order. Symbols as
 in MODEL.md, section 4: phi and beta of chunk c of stage i, kappa and omega.
@@ -45,9 +45,8 @@ class _Stage(NamedTuple):
 
 def longest_path(times: Times) -> int:
     """Return T_A (MODEL.md, section 4) in nanoseconds."""
-    assert times.crossing is not None
-    kappa, _ = times.crossing
     p, v, q = len(times.sync), len(times.forward), times.microbatches
+    kappa, _ = times.crossing
     to = _reached(times.forward, kappa, (0,) * p)
     left = _reached(times.backward, kappa, times.sync)
     last, stages = v - 1, []
@@ -106,10 +105,9 @@ def _of_stages(stages: list[_Stage], skipped: int) -> Iterator[int]:
     """
     for own in stages:
         n = len(own.forwards)
-        begins = [(own.to_last, skipped)]
+        begins = [(own.to_last, skipped), (own.turned, own.ahead)]
         ends = [(own.from_first, n - skipped)]
         if own.ahead < n:
-            begins.append((own.turned, own.ahead))
             ends.append((own.turning, n - own.ahead))
         for (begin, first), (end, until) in product(begins, ends):
             yield begin + sum(own.forwards[first:]) + sum(own.backwards[:until]) + end
@@ -122,7 +120,6 @@ def _of_boundaries(
     stages: list[_Stage],
 ) -> Iterator[int]:
     """Yield paths through all transfers of one boundary in one direction."""
-    assert times.crossing is not None
     kappa, omega = times.crossing
     p, v, last = len(times.sync), len(times.forward), len(times.forward) - 1
     for i in range(p):
@@ -146,11 +143,22 @@ def _of_boundaries(
             + times.backward[0][i]
             + left[i, 0]
         )
+        if below:
+            # Until the last gradient of the last chunk has crossed.
+            others = (times.microbatches - p) * sum(omega[c][i] for c in range(last))
+            yield (
+                stages[below].turned
+                + times.backward[last][below]
+                + others
+                + (times.microbatches - 1) * omega[last][i]
+                + kappa[last][i]
+                + times.backward[last][i]
+                + left[i, last]
+            )
 
 
 def _between(times: Times, stages: list[_Stage]) -> Iterator[int]:
     """Yield paths that go to and fro between two stages, as often as they can."""
-    assert times.crossing is not None
     kappa, _ = times.crossing
     p, v = len(stages), len(times.forward)
     chunk_of = [m for m in range(v) for _ in range(p)] * (times.microbatches // p)
@@ -176,7 +184,6 @@ def _between(times: Times, stages: list[_Stage]) -> Iterator[int]:
 
 def _round_trips(times: Times, stages: list[_Stage]) -> int:
     """Return the path of one micro-batch of every other group, and what is between."""
-    assert times.crossing is not None
     kappa, _ = times.crossing
     p, v = len(stages), len(times.forward)
     sent = [kappa[c][i] for c in range(v) for i in range(p)][:-1]

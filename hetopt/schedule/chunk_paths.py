@@ -1,8 +1,8 @@
-"""A lower bound on the simulated time of stages whose chunks differ.
+"""The closed form of stages of several chunks: a lower bound on their simulated time.
 
 Every path through the graph of events is a bound. With phi and beta of chunk c of stage
-i, kappa and omega of its transfer, v chunks, b = v - 1, and W_i passes ahead, the paths
-here (MODEL.md, section 4) lead
+i, kappa and omega of its transfer if it shares no link, v chunks, b = v - 1, and W_i
+passes ahead, the paths here (MODEL.md, section 4) lead
 
 - E_ic, from the start to the first pass of chunk c on stage i, and D_ic, from the end
   of its last gradient to the end of the iteration;
@@ -61,7 +61,10 @@ class _Ways(NamedTuple):
 
 
 def path_bound_ns(times: PipelineTimes) -> int:
-    """Return T_A: no simulated time of uneven chunks is below it."""
+    """Return T_A: no simulated time of several chunks is below it.
+
+    Nor are the paths of ``hetopt.schedule.paths`` above it if no links are shared.
+    """
     ways = _ways(times)
     found = max(*_through_stages(ways), *_through_boundaries(ways))
     chunks = ways.p * ways.v
@@ -72,13 +75,10 @@ def path_bound_ns(times: PipelineTimes) -> int:
 
 
 def _ways(times: PipelineTimes) -> _Ways:
-    assert times.chunks is not None
-    assert times.chunks.uneven is not None
-    own, p, v = times.chunks.uneven, times.stages, times.chunks.count
-    phi, beta, kappa, omega = (
-        [list(row) for row in each]
-        for each in (own.forward_ns, own.backward_ns, own.transfer_ns, own.occupancy_ns)
-    )
+    p, v = times.stages, times.periods // times.microbatches
+    passes = [times.durations_ns(stage) for stage in range(p)]
+    phi, beta = ([own[kind] for own in passes] for kind in range(2))
+    kappa, omega = ([list(row) for row in each] for each in times.crossings_ns)
     sync, b = list(times.sync_ns), v - 1
     reached = _from_start(phi, kappa, [0] * p)
     left = _from_start(beta, kappa, sync)
@@ -127,15 +127,15 @@ def _through_stages(ways: _Ways) -> Iterator[int]:
         own = (q - p) * (sum(phi) + sum(beta)) + p * (phi[-1] + beta[-1])
         start, end = ways.reached[i][-1], ways.left[i][-1]
         yield start + own + end
-        if (ahead := ways.ahead(i)) < q * v:
-            held = [0] * v
-            for number in range((v - 1) * p, ahead):
-                held[number // p % v] += 1
-            forward, backward = (
-                sum(n * each for n, each in zip(held, took, strict=True))
-                for took in (phi, beta)
-            )
-            yield ways.first[i] + own - forward + end
+        ahead, held = ways.ahead(i), [0] * v
+        for number in range((v - 1) * p, min(ahead, q * v)):
+            held[number // p % v] += 1
+        forward, backward = (
+            sum(n * each for n, each in zip(held, took, strict=True))
+            for took in (phi, beta)
+        )
+        yield ways.first[i] + own - forward + end
+        if ahead < q * v:
             yield start + own - backward + ways.last[i]
             yield ways.first[i] + own - forward - backward + ways.last[i]
 
@@ -153,6 +153,11 @@ def _through_boundaries(ways: _Ways) -> Iterator[int]:
         backward += kappa[0] - over[0] + ways.beta[i][0] + ways.left[i][0]
         yield forward
         yield backward
+        if i + 1 < p:
+            # Up to the last gradient of the last chunk.
+            count = (q - p) * sum(over) + (p - 1) * over[-1]
+            backward = ways.first[k] + ways.beta[k][-1] + count
+            yield backward + kappa[-1] + ways.beta[i][-1] + ways.left[i][-1]
 
 
 def _to_and_fro(ways: _Ways) -> Iterator[int]:
