@@ -258,3 +258,28 @@ def with_both_chunks(
     # All that a block holds counts as state, whatever the warm-ups.
     ahead = 0 if block else stages
     return replace(part, clusters=tuple(map(hold, part.clusters)), ahead=ahead)
+
+
+def at_any_stages(part: TableSlice) -> TableSlice:
+    """Return the slice for bounds over all p: folded stages hold at least as much.
+
+    Without p a stage counts W times a pair's activations. Under ``zb-v`` it holds those
+    of 2 p passes, which may all be of the chunk with fewer bytes. If the order repeats
+    a block, it is sure to hold one micro-batch on both chunks, when this turns back.
+    """
+    if part.pairs is None or part.folds is None:
+        return part
+    first, second = np.array(part.pairs).T
+    block = FOLDS[part.folds]
+
+    def hold(own: ClusterTable) -> ClusterTable:
+        state, activation = own.state_bytes.copy(), own.activation_bytes.copy()
+        here, back = activation[:, first], activation[:, second]
+        if block:
+            state[:, -len(first) :] += here + back
+            activation[:, -len(first) :] = 0
+        else:
+            activation[:, -len(first) :] = FOLDED_CHUNKS * np.minimum(here, back)
+        return replace(own, state_bytes=state, activation_bytes=activation)
+
+    return replace(part, clusters=tuple(map(hold, part.clusters)))

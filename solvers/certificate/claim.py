@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, get_args
 import numpy as np
 
 from hetopt.cost.boundaries.places import searched_table
+from hetopt.cost.folding import at_any_stages
 from hetopt.cost.table_file.file import table_digest
 from hetopt.errors import InputError
 from hetopt.formulations.chain import Chain
@@ -157,7 +158,9 @@ class _Claims:
             return
         relaxation = Relaxation(
             table=self.table,
-            part=undominated(self.table, self.table.at(q), self.chain, self.principles),
+            part=at_any_stages(
+                undominated(self.table, self.table.at(q), self.chain, self.principles)
+            ),
             chain=self.chain,
             pins=self.problem.rules,
             most_stages=max(within),

@@ -121,8 +121,8 @@ def least_values(table: CostTable, *, closed: bool) -> dict[int, int]:
         least = float(rates.busy_ns(devices, part.passes, units))
         if not np.isfinite(least):
             continue
-        # With chunks that differ, later stages need not wait for whole stages' times.
-        if closed and table.layout is None:
+        # With several chunks a path need not have the whole fill beside all passes.
+        if closed and table.chunks == 1:
             period = max(least / part.passes, rates.shortest_ns)
             filled = (part.passes - 1) * period + units * rates.least_fill_ns
             least = max(least, filled)

@@ -12,6 +12,7 @@ from hetopt.base.deadline import Deadline, Stopped
 from hetopt.base.run_until import run_until
 from hetopt.base.words import counted
 from hetopt.cost.build import coefficients, usable_bytes
+from hetopt.cost.folding import at_any_stages
 from hetopt.cost.table.ticks import LONGEST_NS, LONGEST_S
 from hetopt.formulations.chain import Chain
 from hetopt.problem.pinned_units import units_fault
@@ -336,7 +337,7 @@ def _relaxation(
 ) -> Relaxation:
     return Relaxation(
         table=table,
-        part=part,
+        part=at_any_stages(part),
         chain=chain,
         pins=pins,
         most_stages=min(chain.length, sum(table.cluster_devices)),

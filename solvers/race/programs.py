@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from hetopt.cost.chunks import with_stages
+from hetopt.cost.folding import at_any_stages
 from hetopt.formulations.ceiling import within
 from hetopt.formulations.chain import Chain
 from hetopt.formulations.program import ProgramData
@@ -131,7 +132,7 @@ class Programs:
     def _boxes_of(self, part: TableSlice) -> BoxBounds:
         return BoxBounds(
             table=self.table,
-            part=part,
+            part=at_any_stages(part),
             chain=self.chain,
             pins=self.problem.rules,
             most_stages=self._most_stages(),
@@ -148,7 +149,7 @@ class Programs:
         """Return the relaxation of one q under these principles."""
         return Relaxation(
             table=self.table,
-            part=self.part(microbatches),
+            part=at_any_stages(self.part(microbatches)),
             chain=self.chain,
             pins=self.problem.rules,
             most_stages=self._most_stages(),

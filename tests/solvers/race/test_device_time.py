@@ -5,11 +5,16 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from hetopt.cost.build import build_table
 from hetopt.formulations.chain import Chain
+from hetopt.formulations.decision import Decision
 from hetopt.formulations.scale import PERIOD_SCALE
+from hetopt.pricing.price import pipeline_times
+from hetopt.problem.reading import read_problem_text
 from hetopt.problem.training.choices import SCHEDULE_CHOICES, ScheduleName
 from hetopt.problem.training.principles import PRUNED, Principles
-from hetopt.solvers.race.device_time import least_ns
+from hetopt.solvers.decisions.assembly import closed_value, plan_of
+from hetopt.solvers.race.device_time import least_ns, least_values
 from hetopt.solvers.race.ledger import Ledger
 from hetopt.solvers.race.messages import NO_CUTOFF
 from hetopt.solvers.simulated.ledger import SimulatedLedger
@@ -28,7 +33,7 @@ def _ensure_true(instance: Instance) -> None:
     problem, table = instance.problem, instance.table
     chain, tight = Chain.of(table), 1.0
     least = {part.microbatches: least_ns(part, chain) for part in table.slices}
-    for found in brute_force.solve(problem, table).shapes:
+    for found in brute_force.solve(problem, table, estimated=True).shapes:
         _, q, order, rows, _ = found.shape
         bounds = [least[q][j][row] for j, row in zip(order, rows, strict=True)]
         assert max(bounds) <= found.closed_form_ns
@@ -106,3 +111,29 @@ def test_so_has_every_pair_where_principles_are_relaxed(
 @pytest.mark.parametrize("seed", range(4340, 4346))
 def test_so_has_every_simulated_time(seed: int, kind: ScheduleName) -> None:
     _ensure_bounded(make_instance(seed, schedule=kind), simulated=True)
+
+
+def test_stages_of_several_chunks_need_not_wait_for_a_whole_fill() -> None:
+    """Two of the four stages have a layer less, and hide the others' waiting."""
+    problem = read_problem_text(
+        """
+model: {layers: 60, hidden: 2048, heads: 16, ffn: 8192, vocab: 128}
+clusters:
+  - {name: a, accelerator: A100-80GB, nodes: 1, devices_per_node: 4, memory: 78 GB,
+     overhead: 0 GB, max_tp: 1}
+training: {global_batch: 8, seq_len: 4096, schedule: interleaved-1f1b, chunks: 2,
+           zero: 0, recompute: none}
+pin: {stages: 4, clusters: {a: {cp: 1}}}
+"""
+    )
+    table = build_table(problem)
+    (strategy,) = table.at(8).clusters[0].strategies
+    decision = Decision(
+        microbatches=8,
+        order=(0,),
+        strategies=(strategy,),
+        hosted=(4,),
+        units=(9, 8, 7, 8),
+    )
+    value = closed_value(pipeline_times(plan_of(decision, table, ""), table))
+    assert least_values(table, closed=True)[8] <= value

@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import pytest
 
 from hetopt.base.deadline import Deadline, Stopped
-from hetopt.check import check_result
+from hetopt.check import check_plan, check_result
+from hetopt.cost.build import build_table
+from hetopt.problem.reading import read_problem_text
 from hetopt.solvers.decisions.pricer import Pricer
 from hetopt.solvers.loading import load
 from hetopt.solvers.params import RaceParams
@@ -126,3 +128,27 @@ def test_bounds_by_count_are_below_every_plan_and_above_those_by_q(
             shape = each.decision.stages, each.decision.microbatches
             assert each.value / 1000 >= float(best[shape].closed_form_ns) * (1 - 1e-9)
     assert raised >= 2
+
+
+@pytest.mark.parametrize("solver", ["dp", "cp-sat", "milp"])
+@pytest.mark.parametrize("schedule", ["v-half", "v-min", "zb-v"])
+def test_folded_stages_hold_less_than_their_warmups(schedule: str, solver: str) -> None:
+    """Bounds over all p count no more memory than plans of some p need."""
+    text = """
+model: {layers: 6, hidden: 512, heads: 8, ffn: 2048, vocab: 1000}
+clusters:
+  - {name: a, accelerator: A100-80GB, nodes: 1, devices_per_node: 4, max_tp: 2,
+     memory: %s GB, overhead: 0 GB, inter_node: {bandwidth: 100 Gbps}}
+training: {global_batch: 12, seq_len: 2048, zero: 1, recompute: none, schedule: %s}
+pin: {stages: 3, microbatches: 4, clusters: {a: {cp: 1, dp: 1, tp: 1}}}
+"""
+    roomy = read_problem_text(text % (80, schedule))
+    table = build_table(roomy)
+    best = brute_force.solve(roomy, table).shapes[0]
+    plan = brute_force.to_plan(roomy, table, best)
+    needed = max(check_plan(roomy, table, plan).memory_bytes)
+    problem = read_problem_text(text % (needed / 1e9, schedule))
+    request = Request(
+        problem=problem, table=build_table(problem), params=RaceParams(jobs=0)
+    )
+    assert load(solver)(request).status == "optimal"
