@@ -40,6 +40,9 @@ def improve_start(ledger: SimulatedLedger, request: Request) -> None:
     ranked, left_s = ledger.ranked(), request.deadline.left_s()
     if not (ranked and rule_of(request.table.schedule).folded):
         return
+    if ranked[0].value > ledger.most:
+        # Bounds with a known better time say more than changes would.
+        return
     share_s = _MOST_S if left_s is None else min(_MOST_S, _SHARE * left_s)
     until = request.deadline.within(share_s)
     pricer, best = SimulatedPricer(request.problem, request.table), ranked[0]
