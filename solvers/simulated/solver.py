@@ -15,6 +15,9 @@ schedule that prescribes them (``_STARTS``), with the best counts. Then
 Free warm-up counts are chosen as well (``simulated.warmups``): among those of a plan's
 least simulated time the ones of least sum, then the lexicographically smallest.
 
+Of several chunks a stage the closed form is a longest path as well, and is minimised in
+the same way: then it takes the place of the simulated time.
+
 With too many clusters for tables over their subsets, bounds use only the capacity of
 all devices, and nothing is searched: the result has a gap.
 
