@@ -69,7 +69,8 @@ def test_a_certificate_is_verified(
     data = [_read(interleaved, name) for name in ("plan.json", "cert.json")]
     code, lines = _verify(interleaved, tmp_path, capsys, *data)
     assert code == 0, lines
-    assert "all 5 programs; 4 of 4 that rest on a search" in lines[0]
+    assert "all 5 programs; 2 by bounds (40.0%), 3 by running" in lines[0]
+    assert "all of them confirmed" in lines[0]
     # No other engine had to help.
     assert "with" not in lines[0]
 
