@@ -3,7 +3,7 @@
 With the chunks of all stages given, a plan is a cluster and a strategy for each stage.
 Every (p, q) is searched stage by stage, best bound first. Stage i of some plan begins
 no earlier than its first micro-batch can reach it, then runs all its passes, and after
-that its last gradient still goes back to the first stage (``hetopt.schedule.uneven``):
+that its last gradient still goes back to the first stage (``schedule.chunk_paths``):
 the largest of these times of the stages placed so far bounds all plans that begin
 alike, and so does the least that the slowest of the others takes on the clusters that
 are left. Whole plans are priced.

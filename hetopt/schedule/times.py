@@ -52,8 +52,7 @@ class Chunks:
     count
         v, at least 2.
     way_back_ns, way_back_occupancy_ns
-        kappa and omega from the last stage to the first; if links are shared, omega
-        as the closed form uses it.
+        kappa and omega from the last stage to the first, if it shares no link.
     lead_ns, trail_ns
         Forward and backward time of the units before the body, on the first stage, and
         of those after it, on the last. Mean times contain a v-th of them; in fact the
@@ -143,8 +142,8 @@ class PipelineTimes:
     warmups
         W of each stage, at least 1, as the schedule prescribes it: not cut to q.
     sharing
-        Links and uplinks that boundaries share. ``occupancy_ns`` then allows for it; in
-        the simulation the transfers take turns instead.
+        Links and uplinks that boundaries share. With one chunk ``occupancy_ns`` then
+        allows for it; in the simulation the transfers take turns instead.
     chunks
         Further data if every stage has several chunks; None if each has one.
     weight_ns
