@@ -27,7 +27,7 @@ RESULTS = Path(__file__).parent / "results"
 HEADER = """\
 # README's mixed fleet (`python -m benchmarks.mixed_fleet`)
 
-The best plan of each launcher, proven in closed form, which `--for` minimises: under
+The best plan of each launcher, proven in simulated time, with its closed form: under
 the problem's schedule, or the launcher's own if it does not run that, and with the best
 of all schedules that the launcher runs. Prices are over the best plan of any launcher,
 likewise. All times are sums of measured operators; nothing was launched.
@@ -72,9 +72,7 @@ def _run_readme(folder: Path) -> None:
 
 
 def _row(folder: Path, launcher: str, schedules: str) -> str:
-    options = ["--objective", "closed"]
-    if schedules == "best":
-        options += ["--schedule", "auto"]
+    options = ["--schedule", "auto"] if schedules == "best" else []
     _hetopt(
         folder, "plan", "problem.yaml", "--for", launcher, *options, "--out", "for.json"
     )
