@@ -239,7 +239,9 @@ def _cluster_tables(
     rows = strategy_rows(problem, cluster)
     memory = memory_of(problem, rows, kinds, limit_bytes, whole or problem)
     one_unit = memory.state + memory.activation + memory.temporary
-    least = memory.fixed + one_unit[:, list(body)].min(axis=1)
+    # A stage holds a unit of the body, or of any kind if cuts are pinned.
+    held = one_unit if problem.pins.cuts is not None else one_unit[:, list(body)]
+    least = memory.fixed + held.min(axis=1)
     rows = rows.select(keep := np.flatnonzero(least <= limit_bytes))
     times, where = shard_times(problem, rows, kinds, source)
     hidden = hidden_share(problem.training, rows.microbatches, rows.shape.ep)

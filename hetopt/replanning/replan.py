@@ -253,8 +253,6 @@ class Replanning:
         if result.claims is not None:
             time_s = best.time_s(result.objective)
             result = replace(result, claims=without_better(result.claims, time_s))
-        if result.several is not None:
-            return result
         cost = cost_of(request.problem, best.plan, best.iteration_time_s)
         return replace(result, cost=cost)
 

@@ -166,6 +166,30 @@ def test_a_stage_may_have_no_layer() -> None:
     _ensure_certified(instance, solve_for("auto", "simulated")(request))
 
 
+def test_a_stage_without_a_layer_needs_no_memory_for_one() -> None:
+    problem = read_problem_text(
+        "model: {layers: 4, hidden: 1024, heads: 8, vocab: 1000, ffn: 65536}\n"
+        "clusters:\n"
+        "- {name: a, nodes: 1, devices_per_node: 1, memory: 0.6 GB, overhead: 0 GB,"
+        " inter_node: {bandwidth: 100 Gbps}, accelerator: A100-80GB}\n"
+        "- {name: b, nodes: 1, devices_per_node: 1, memory: 100 GB, overhead: 0 GB,"
+        " inter_node: {bandwidth: 100 Gbps}, accelerator: A100-80GB}\n"
+        "links: {default: {bandwidth: 10 Gbps, latency: 1 ms}}\n"
+        "training: {global_batch: 4, seq_len: 512, schedule: interleaved-1f1b,"
+        " chunks: 2, recompute: none}\n"
+        "pin: {cuts: [1, 5, 5, 6], stages: 2}\n"
+    )
+    instance = Instance(seed=0, problem=problem, table=build_table(problem))
+    # On a: the embedding alone.
+    assert {plan.pipeline.stages[0].cluster for plan, _ in valid_plans(instance)} == {
+        "a"
+    }
+    result = solve_for("auto", "simulated")(
+        Request(problem=problem, table=instance.table)
+    )
+    assert result.status == "optimal"
+
+
 def test_a_limit_leaves_a_plan_and_a_bound() -> None:
     instance = next(
         each for each in map(make_uneven, range(20)) if len(valid_plans(each)) > 20

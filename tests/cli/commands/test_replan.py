@@ -130,6 +130,19 @@ pin: {clusters: {b: {tp: 1}}}
         assert each["total_s"] >= 500 * each["closed_form_s"] + 1000
 
 
+def test_what_is_rented_is_that_of_the_plan_that_stays(
+    ran: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    problem, out = str(tmp_path / "left.yaml"), str(tmp_path / "next.json")
+    added = ("--added", "a/new", "--iterations", "1", "--pipelines", "2")
+    assert replan(ran, *added, "--problem-out", problem, "--out", out) == 0
+    cost = json.loads(Path(out).read_text())["cost"]
+    # The quickest plan rents the fourth node, too.
+    assert cost["nodes"] == {"a": 3}
+    assert main(["check", problem, out]) == 0
+    capsys.readouterr()
+
+
 def test_staying_may_be_better_than_the_fastest_plan(tmp_path: Path) -> None:
     """Of the devices that have its states, for one iteration; claims name both."""
     names = [str(tmp_path / name) for name in ("p.yaml", "plan.json", "next.json")]
