@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 #: last the best again. How many plans each of them tries.
 _ROUNDS, _TRIES = 5, 250
 #: Share of the time left, and seconds, that this takes at most.
-_SHARE, _MOST_S = 0.15, 5.0
+_SHARE, _MOST_S = 0.3, 5.0
 
 
 class SimulatedPricer(Pricer):
@@ -40,13 +40,10 @@ def improve_start(ledger: SimulatedLedger, request: Request) -> None:
     ranked, left_s = ledger.ranked(), request.deadline.left_s()
     if not (ranked and rule_of(request.table.schedule).folded):
         return
-    if ranked[0].value > ledger.most:
-        # Bounds with a known better time say more than changes would.
-        return
     share_s = _MOST_S if left_s is None else min(_MOST_S, _SHARE * left_s)
     until = request.deadline.within(share_s)
     pricer, best = SimulatedPricer(request.problem, request.table), ranked[0]
-    for number in range(_ROUNDS):
+    for number in range(ledger.improved, _ROUNDS):
         found = improved(
             pricer,
             best if number in (0, _ROUNDS - 1) else None,
@@ -56,5 +53,8 @@ def improve_start(ledger: SimulatedLedger, request: Request) -> None:
         )
         if found is not None and found.value < best.value:
             best = found
+        if until.is_over():
+            break
+        ledger.improved += 1
     if ledger.find(best):
         ledger.first = ledger.ranked()[-1].value

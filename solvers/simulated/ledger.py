@@ -35,8 +35,13 @@ class SimulatedLedger(Ledger):
     ----------
     first, most
         The limit that a search goes on from, and up to which it may be raised.
+    is_started
+        Whether the limit is that of the proven plan that a search starts from.
+    improved
+        Rounds of random changes to its first plan that ended (``improve_start``).
     surveyed
-        Widths of intervals with which all programs were bounded up to the limit.
+        Widths of intervals with which programs were bounded up to the limit, each with
+        q and the group of p (``_SimulatedRace._together``).
     """
 
     objective: Time
@@ -52,7 +57,8 @@ class SimulatedLedger(Ledger):
     ) -> None:
         super().__init__(problem, table, top=top, limit=limit, objective=objective)
         self.first = self.most = limit
-        self.surveyed: set[float] = set()
+        self.is_started, self.improved = False, 0
+        self.surveyed: set[tuple[float, int, int]] = set()
         self._known: dict[Decision, Fraction] = {}
         self._pricer = Pricer(problem, table)
 

@@ -4,7 +4,8 @@ First, the solver that the user names looks for the plan of least closed form; i
 proof takes long, it ends once the plan is near its bound. The simulated time of the
 plan is the first limit: the best plan takes no longer. Free warm-up counts have no
 closed form of their own: there it is the simulated time of the best plan under a
-schedule that prescribes them (``_STARTS``), with the best counts. Then
+schedule that prescribes them (``_STARTS``), with the best counts. If a plan of another
+problem is the limit already, the first step comes before: often it leaves nothing. Then
 
 1. every (p, q) is bounded, roughly (``simulated.bounds``);
 2. the most promising (p, q) are searched for a few seconds each (``simulated.walk``):
@@ -93,6 +94,8 @@ ENDED = (
     "which stops proving a simulated time after %g s: set a time limit for a longer "
     "proof, or minimise the closed form"
 )
+#: Share of the programs that are bounded closely before there is a plan of theirs.
+_FEW = 0.1
 #: How many (p, q) are searched early, and for how many seconds each.
 _EARLY, _EARLY_S = 2, 5.0
 #: CPU seconds this process searches before it starts others.
@@ -119,28 +122,26 @@ def solve_simulated(
         Seconds for the proof after the start if there is no time limit; None: no limit.
 
     """
-    problem, table, params = request.problem, request.table, request.params
     limit_s = request.deadline.limit_s
-    if params.principles.relaxed:
+    if request.params.principles.relaxed:
         msg = "simulated times are not searched: a principle is relaxed"
         raise InputError(f"{msg}; minimise the closed form", field="objective")
     most = cutoff_of(request.cutoff_s)
-    kept: SimulatedLedger | None = (request.memory or {}).get("simulated")
-    if kept is not None and kept.table is table and most <= kept.most:
-        kept.reopen(min(kept.first, most))
-        stopped = _race(kept, request, most)
-        return replace(_answer(kept, request, solver, most), interrupted=stopped)
+    ledger = _ledger(request, most, objective)
+    if ledger.is_started:
+        stopped = _race(ledger, request, most)
+        return replace(_answer(ledger, request, solver, most), interrupted=stopped)
+    if most < NO_CUTOFF and not request.deadline.is_over():
+        stopped = _race(ledger, request, most, started=False)
+        if stopped or not ledger.open() or request.deadline.is_over():
+            return replace(_answer(ledger, request, solver, most), interrupted=stopped)
     started = _from_closed_form(request, solver)
     if started.status == "infeasible":
         return replace(started, objective=objective, solver=solver)
     if limit_s is None and patience_s is not None:
         request = replace(request, deadline=request.deadline.until(patience_s))
-    ledger = SimulatedLedger(
-        problem, table, top=params.top, limit=NO_CUTOFF, objective=objective
-    )
-    if request.memory is not None and started.status == "optimal":
-        request.memory["simulated"] = ledger
-    ledger.most, stopped = most, started.interrupted
+    ledger.is_started = started.status == "optimal"
+    ledger.limit, stopped = NO_CUTOFF, started.interrupted
     try:
         _take_start(ledger, started, None if stopped else request.deadline)
         if not stopped:
@@ -154,6 +155,24 @@ def solve_simulated(
     if patient and not stopped and result.status != "optimal":
         return replace(result, choice=ENDED % patience_s)
     return result
+
+
+def _ledger(request: Request, most: int, objective: Time) -> SimulatedLedger:
+    """Return the ledger of an earlier search of the same table, or a new one."""
+    memory = {} if request.memory is None else request.memory
+    kept: SimulatedLedger | None = memory.get("simulated")
+    if kept is not None and kept.table is request.table and most <= kept.most:
+        kept.reopen(min(kept.first, most))
+        return kept
+    ledger = SimulatedLedger(
+        request.problem,
+        request.table,
+        top=request.params.top,
+        limit=NO_CUTOFF,
+        objective=objective,
+    )
+    ledger.most, memory["simulated"] = most, ledger
+    return ledger
 
 
 def _from_closed_form(request: Request, solver: str) -> Result:
@@ -220,8 +239,17 @@ def search_within(request: Request, limit_s: float) -> Result:
     return _answer(ledger, request, "auto", limit)
 
 
-def _race(ledger: SimulatedLedger, request: Request, most: int) -> bool:
-    """Search from the first limit up to ``most``; return whether Ctrl-C ended it."""
+def _race(
+    ledger: SimulatedLedger, request: Request, most: int, *, started: bool = True
+) -> bool:
+    """Search from the first limit up to ``most``; return whether Ctrl-C ended it.
+
+    Parameters
+    ----------
+    started
+        Whether the first limit is known; if not, ``most`` is, and the programs are
+        bounded only.
+    """
     params = request.params
     payload = SimulatedSpec(
         problem=request.problem,
@@ -233,7 +261,10 @@ def _race(ledger: SimulatedLedger, request: Request, most: int) -> bool:
     loop = _SimulatedRace(ledger, pool, request)
     try:
         with suppress(Stopped):
-            loop.run(most)
+            if started:
+                loop.run(most)
+            else:
+                loop.outline(most)
     except KeyboardInterrupt:
         return True
     finally:
@@ -297,6 +328,20 @@ class _SimulatedRace(TaskLoop):
 
     ledger: SimulatedLedger
 
+    def outline(self, limit: int) -> None:
+        """Bound all programs within a limit that is no plan's of its own."""
+        self._within(limit)
+        self._bound(_ROUGH)
+        if len(self.ledger.open()) < _FEW * len(self.ledger.programs):
+            self._bound(_CLOSE)
+
+    def _within(self, limit: int) -> None:
+        """Set the limit, and take what the journal has within it."""
+        self.ledger.limit = limit
+        if self.journal is not None:
+            self.journal.resume(self.ledger, self.request)
+        self.pool.shared.value = self.ledger.cutoff
+
     def run(self, most: int) -> None:
         """Raise the limit until enough plans are within it, or it reaches ``most``."""
         ledger = self.ledger
@@ -305,10 +350,8 @@ class _SimulatedRace(TaskLoop):
         limit = min(ledger.first, most)
         ceiling, share = min(most, INFINITE), _RAISE
         while feasible:
-            ledger.limit = ledger.first = limit
-            if self.journal is not None:
-                self.journal.resume(ledger, self.request)
-            self.pool.shared.value = ledger.cutoff
+            ledger.first = limit
+            self._within(limit)
             self._bound(_ROUGH)
             self._search(_EARLY, _EARLY_S)
             self._bound(_CLOSE)
@@ -323,9 +366,15 @@ class _SimulatedRace(TaskLoop):
 
     def _bound(self, share: float) -> None:
         """Bound every open program, q by q, unless that was done."""
-        if share in self.ledger.surveyed:
-            return
+        surveyed = self.ledger.surveyed
         limit = self.ledger.cutoff // PERIOD_SCALE
+        tasks: dict[BoundTimesTask, tuple[float, int, int]] = {}
+        for (q, size), p in self._together(share == _CLOSE):
+            if (share, q, size) not in surveyed:
+                task = BoundTimesTask(
+                    microbatches=q, least=p[0], most=p[-1], limit=limit, share=share
+                )
+                tasks[task] = share, q, size
 
         def take(task: BoundTimesTask, found: Ints) -> None:
             for program in self.ledger.open():
@@ -336,18 +385,12 @@ class _SimulatedRace(TaskLoop):
                     bound = min(int(found[program.stages]), limit + 1)
                     program.bound = max(program.bound, bound * PERIOD_SCALE)
             self.ledger.refute()
+            surveyed.add(tasks[task])
 
-        tasks = [
-            BoundTimesTask(
-                microbatches=q, least=p[0], most=p[-1], limit=limit, share=share
-            )
-            for q, p in self._together(share == _CLOSE)
-        ]
         self.perform(iter(tasks), take)
-        self.ledger.surveyed.add(share)
 
-    def _together(self, closely: bool) -> Iterator[tuple[int, list[int]]]:
-        """Yield each q with stage counts, ascending, to bound at once.
+    def _together(self, closely: bool) -> Iterator[tuple[tuple[int, int], list[int]]]:
+        """Yield each q and group of stage counts, ascending, to bound at once.
 
         If schedules are not plain, memory and what stages wait for depend on p: bounds
         of several p at once are weaker, but quicker.
@@ -360,8 +403,8 @@ class _SimulatedRace(TaskLoop):
                 alone = closely or rule.interleaved or rule.folded
                 size = p if alone else (p - 1).bit_length()
             groups.setdefault((program.microbatches, size), []).append(p)
-        for (q, _), own in sorted(groups.items()):
-            yield q, sorted(own)
+        for key, own in sorted(groups.items()):
+            yield key, sorted(own)
 
     def _search(self, count: int | None, seconds: float | None) -> None:
         """Search the programs that bounds leave open, best bound first.

@@ -94,6 +94,9 @@ def _load(options: argparse.Namespace) -> tuple[Problem, CostTable]:
     if chunks > 1 and form == "miqp":
         msg = f"is {chunks}, and miqp has one chunk a stage: use cp-sat or intervals"
         raise InputError(msg, field="training.chunks")
+    if problem.pins.cuts is not None:
+        msg = "fixes where chunks end, which no program does: leave it out, or plan it"
+        raise InputError(msg, field=f"pin.{problem.pins.cuts_key}")
     return problem, load_table(problem, options.table)
 
 

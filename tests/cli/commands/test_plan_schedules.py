@@ -311,6 +311,11 @@ TWO = ", schedule: interleaved-1f1b, chunks: 2"
             "formulate FILE --p 2 --q 2 --formulation miqp --out out.lp",
             "FILE: training.chunks: is 2, and miqp has one chunk a stage: use cp-sat",
         ),
+        (
+            f"{TWO}}}\npin: {{cuts: [2, 3, 4, 6]",
+            "formulate FILE --p 2 --q 2 --formulation intervals --out out.lp",
+            "FILE: pin.cuts: fixes where chunks end, which no program does",
+        ),
     ],
 )
 def test_refused_chunks_are_named_where_they_are_asked_for(
