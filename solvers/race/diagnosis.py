@@ -20,6 +20,7 @@ from hetopt.problem.quantity import TOO_MANY_BYTES
 from hetopt.problem.training.choices import FOLDED
 from hetopt.problem.training.pins import Pins
 from hetopt.problem.training.principles import PRUNED
+from hetopt.schedule.schedules import rule_of
 from hetopt.solvers.bounds.by_count import survey
 from hetopt.solvers.bounds.relaxation import Relaxation
 
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
     from hetopt.problem.problem import Problem
     from hetopt.problem.training.principles import Principles
 
+#: Schedules whose stages hold no more than those of 1F1B.
+_LEAN = ("1f1b", "1f1b-batched", "1f1b-blocking", "v-half", "v-min")
 #: The ZeRO stage that shards most.
 _MOST_ZERO = 3
 #: Seconds for finding out which constraint the bounds refute.
@@ -118,6 +121,12 @@ def _without_programs(problem: Problem) -> str:
 
 def _by_bounds(problem: Problem, table: CostTable, principles: Principles) -> str:
     """Name the constraint that the bounds refute; required clusters have strategies."""
+    if table.layout is not None:
+        return (
+            f"pin.{problem.pins.cuts_key}: no permitted clusters have the memory and "
+            f"the links for the stages that it fixes; {_of_help(problem)} or other "
+            "stages would help"
+        )
     chain = Chain.of(table)
     held = _most_units(table, chain, principles)
     if sum(held) < chain.length:
@@ -149,10 +158,13 @@ def _by_bounds(problem: Problem, table: CostTable, principles: Principles) -> st
             "links: no order of clusters along existing links fits; there is no link "
             f"between {', '.join(missing)}"
         )
+    rule = rule_of(table.schedule, table.warmup_epsilon)
+    rises = not (rule.all_first or rule.folded)
+    leaner = "" if table.schedule in _LEAN else " or schedule 1f1b"
     return (
         "memory: no order of clusters and split of layers fits at every pipeline "
-        "position, as earlier stages keep more micro-batches in flight; full "
-        "recomputation, a higher ZeRO stage or schedule 1f1b need less"
+        f"position{', as earlier stages keep more micro-batches in flight' * rises}; "
+        f"{_of_help(problem)}{leaner} would help"
     )
 
 
@@ -254,21 +266,24 @@ def unusable(problem: Problem, table: CostTable) -> Iterator[str]:
 
 
 def _least_bytes(table: CostTable, cluster: ClusterTable) -> NDArray[np.int64]:
-    """Return the bytes of a stage with its smallest body unit and one micro-batch."""
-    body = _placed_kinds(table)
+    """Return the bytes of a stage with its smallest unit and one micro-batch."""
+    kinds = _placed_kinds(table)
     unit = (cluster.state_bytes + cluster.activation_bytes + cluster.temporary_bytes)[
-        :, body
+        :, kinds
     ]
     least: NDArray[np.int64] = cluster.fixed_bytes + unit.min(axis=1, initial=2**62)
     return least
 
 
 def _placed_kinds(table: CostTable) -> list[int]:
-    """Return the kinds of the body units."""
-    return [kind for kind in dict.fromkeys(table.units) if table.body[kind]]
+    """Return the kinds of the units of which every stage has one."""
+    kinds = dict.fromkeys(table.units)
+    return [kind for kind in kinds if table.body[kind] or table.layout is not None]
 
 
 def _body_name(table: CostTable) -> str:
+    if table.layout is not None:
+        return "unit"
     name = " or ".join(table.kinds[kind] for kind in _placed_kinds(table))
     return (
         name

@@ -41,7 +41,7 @@ class SimulatedLedger(Ledger):
         Rounds of random changes to its first plan that ended (``improve_start``).
     surveyed
         Widths of intervals with which programs were bounded up to the limit, each with
-        q and the group of p (``_SimulatedRace._together``).
+        q and the group of p (``SimulatedRace._together``).
     """
 
     objective: Time

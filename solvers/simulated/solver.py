@@ -46,27 +46,19 @@ from hetopt.solvers.loading import load
 from hetopt.solvers.pools.opening import open_pool
 from hetopt.solvers.race.messages import NO_CUTOFF, cutoff_of
 from hetopt.solvers.race.outcome import result_of
-from hetopt.solvers.race.task_loop import TaskLoop
 from hetopt.solvers.simulated.improving import improve_start
 from hetopt.solvers.simulated.ledger import SimulatedLedger
-from hetopt.solvers.simulated.worker import (
-    BoundTimesTask,
-    SearchTask,
-    SimulatedSpec,
-    make,
-)
+from hetopt.solvers.simulated.race import SimulatedRace
+from hetopt.solvers.simulated.worker import SimulatedSpec, make
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from typing import Any
 
     from hetopt.base.deadline import Deadline
     from hetopt.plans.plan import Plan
     from hetopt.problem.training.choices import ScheduleName
     from hetopt.results.result import Result, Time
-    from hetopt.solvers.arrays.costs import Ints
-    from hetopt.solvers.race.ledger import Program
-    from hetopt.solvers.race.messages import Found, Verdict
+    from hetopt.solvers.race.messages import Found
     from hetopt.solvers.request import Request
 
 #: Share of the time limit for finding the plan of least closed form, and the seconds
@@ -78,12 +70,6 @@ _LONG_SHARE, _WIDE_GAP = 0.6, 0.1
 #: Seconds after which this is looked at if there is no time limit, as a proof of the
 #: closed form may take minutes where that of simulated times takes seconds.
 _ROUND_S = 10.0
-#: Share by which the limit is raised if fewer plans than wanted are within it; doubled
-#: each time.
-_RAISE = 0.1
-#: Widths of the excess's intervals as shares of the limit: for the rough bounds, and
-#: for the close ones.
-_ROUGH, _CLOSE = 1 / 8, 1 / 32
 #: Schedules whose best plan a search with free warm-up counts starts from: the first
 #: that has one. The second needs less memory.
 _STARTS: tuple[ScheduleName, ...] = ("virtual-1f1b", "1f1b")
@@ -94,10 +80,6 @@ ENDED = (
     "which stops proving a simulated time after %g s: set a time limit for a longer "
     "proof, or minimise the closed form"
 )
-#: Share of the programs that are bounded closely before there is a plan of theirs.
-_FEW = 0.1
-#: How many (p, q) are searched early, and for how many seconds each.
-_EARLY, _EARLY_S = 2, 5.0
 #: CPU seconds this process searches before it starts others.
 _ALONE_S = 0.75
 
@@ -258,7 +240,7 @@ def _race(
         objective=ledger.objective,
     )
     pool = open_pool(params, make, payload, growing=True, alone_s=_ALONE_S)
-    loop = _SimulatedRace(ledger, pool, request)
+    loop = SimulatedRace(ledger, pool, request)
     try:
         with suppress(Stopped):
             if started:
@@ -321,119 +303,3 @@ def _start(ledger: SimulatedLedger, plan: Plan, deadline: Deadline | None) -> Fo
         with suppress(Stopped):
             return run_until(deadline, lambda: ledger.start(plan))
     return ledger.as_planned(plan)
-
-
-class _SimulatedRace(TaskLoop):
-    """The race for the least simulated time."""
-
-    ledger: SimulatedLedger
-
-    def outline(self, limit: int) -> None:
-        """Bound all programs within a limit that is no plan's of its own."""
-        self._within(limit)
-        self._bound(_ROUGH)
-        if len(self.ledger.open()) < _FEW * len(self.ledger.programs):
-            self._bound(_CLOSE)
-
-    def _within(self, limit: int) -> None:
-        """Set the limit, and take what the journal has within it."""
-        self.ledger.limit = limit
-        if self.journal is not None:
-            self.journal.resume(self.ledger, self.request)
-        self.pool.shared.value = self.ledger.cutoff
-
-    def run(self, most: int) -> None:
-        """Raise the limit until enough plans are within it, or it reaches ``most``."""
-        ledger = self.ledger
-        known = ledger.programs.values()
-        feasible = [each for each in known if each.how != "infeasible"]
-        limit = min(ledger.first, most)
-        ceiling, share = min(most, INFINITE), _RAISE
-        while feasible:
-            ledger.first = limit
-            self._within(limit)
-            self._bound(_ROUGH)
-            self._search(_EARLY, _EARLY_S)
-            self._bound(_CLOSE)
-            self._search(None, None)
-            if len(ledger.ranked()) >= ledger.top or limit >= ceiling:
-                return
-            limit = min(ceiling, int(limit * (1 + share)) + PERIOD_SCALE)
-            share *= 2
-            ledger.surveyed.clear()
-            for program in feasible:
-                program.how = None
-
-    def _bound(self, share: float) -> None:
-        """Bound every open program, q by q, unless that was done."""
-        surveyed = self.ledger.surveyed
-        limit = self.ledger.cutoff // PERIOD_SCALE
-        tasks: dict[BoundTimesTask, tuple[float, int, int]] = {}
-        for (q, size), p in self._together(share == _CLOSE):
-            if (share, q, size) not in surveyed:
-                task = BoundTimesTask(
-                    microbatches=q, least=p[0], most=p[-1], limit=limit, share=share
-                )
-                tasks[task] = share, q, size
-
-        def take(task: BoundTimesTask, found: Ints) -> None:
-            for program in self.ledger.open():
-                if (
-                    program.microbatches == task.microbatches
-                    and task.least <= program.stages <= task.most
-                ):
-                    bound = min(int(found[program.stages]), limit + 1)
-                    program.bound = max(program.bound, bound * PERIOD_SCALE)
-            self.ledger.refute()
-            surveyed.add(tasks[task])
-
-        self.perform(iter(tasks), take)
-
-    def _together(self, closely: bool) -> Iterator[tuple[tuple[int, int], list[int]]]:
-        """Yield each q and group of stage counts, ascending, to bound at once.
-
-        If schedules are not plain, memory and what stages wait for depend on p: bounds
-        of several p at once are weaker, but quicker.
-        """
-        rule = rule_of(self.ledger.table.schedule)
-        groups: dict[tuple[int, int], list[int]] = {}
-        for program in self.ledger.open():
-            p, size = program.stages, 0
-            if not rule.is_plain:
-                alone = closely or rule.interleaved or rule.folded
-                size = p if alone else (p - 1).bit_length()
-            groups.setdefault((program.microbatches, size), []).append(p)
-        for key, own in sorted(groups.items()):
-            yield key, sorted(own)
-
-    def _search(self, count: int | None, seconds: float | None) -> None:
-        """Search the programs that bounds leave open, best bound first.
-
-        Parameters
-        ----------
-        count, seconds
-            Number of programs, and seconds for each; None: no limit. With ``seconds``
-            unfinished programs stay open.
-        """
-
-        def task_of(program: Program) -> SearchTask:
-            known_s = [s for s in (seconds, self.patience_s()) if s is not None]
-            longest_s = min(known_s, default=None)
-            return SearchTask(
-                microbatches=program.microbatches,
-                stages=program.stages,
-                bound=program.bound,
-                time_limit_s=self.deadline.within(longest_s).limit_s,
-            )
-
-        def take(program: Program, found: Verdict) -> None:
-            if found.closed or seconds is None:
-                self.ledger.settle(program, found)
-
-        self.best_first(task_of, take, count)
-
-    def give_up(self, task: Any) -> None:
-        """Leave a program whose workers keep dying unsettled, never infeasible."""
-        if isinstance(task, SearchTask):
-            program = self.ledger.programs[task.stages, task.microbatches]
-            program.how = "unsettled"

@@ -172,7 +172,7 @@ model: {layers: 7, hidden: 1024, heads: 8, ffn: 4096, vocab: 1000, gated: true}
 clusters:
   - {name: a, accelerator: L4, nodes: 2, devices_per_node: 1, memory: %s GB,
      overhead: 0 GB, inter_node: {bandwidth: 100 Gbps}}
-  - {name: b, accelerator: A10, nodes: 1, devices_per_node: 1, memory: 0.1 GB,
+  - {name: b, accelerator: A10, nodes: 1, devices_per_node: 1, memory: 0.01 GB,
      overhead: 0 GB, inter_node: {bandwidth: 10 Gbps}}
 links: {default: {bandwidth: 5 Gbps, latency: 1 ms}}
 pin: {cuts: [2, 5, 7, 9]}
@@ -183,12 +183,68 @@ training: {global_batch: 4, seq_len: 2048, schedule: interleaved-1f1b, chunks: 2
 
 def test_pinned_cuts_stay_where_other_pins_are_left_out() -> None:
     # Seven layers are not two equal chunks.
-    found = plan(LAYOUT % "0.1")
-    assert found.reason is not None
-    assert found.reason.startswith("memory: one layer of each of 2 chunks on a")
+    for size, said in (
+        ("0.01", "memory: one unit on a at any allowed strategy needs at least 0.0"),
+        ("0.1", "pin.cuts: no permitted clusters have the memory and the links"),
+    ):
+        found = plan(LAYOUT % size)
+        assert str(found.reason).startswith(said)
     problem = read_problem_text(LAYOUT % "20")
     found = plan(LAYOUT % "20")
     assert (found.status, found.table is not None) == ("optimal", True)
     assert found.table is not None
     (why,) = unusable(problem, found.table)
-    assert why.startswith("memory: one layer of each of 2 chunks on b")
+    assert why.startswith("memory: one unit on b")
+
+
+CRAMPED = """
+model: {layers: 4, hidden: 1024, heads: 8, ffn: 4096, gated: false, vocab: 1000}
+clusters:
+  - {name: a, accelerator: A100-80GB, nodes: 2, devices_per_node: 1, overhead: 0 GB,
+     memory: 1.252859904 GB, inter_node: {bandwidth: 100 Gbps}}
+training: {global_batch: 16, seq_len: 4096, recompute: none, zero: 0,
+           schedule: interleaved-1f1b, chunks: 2}
+pin: {cuts: [%s], microbatches: 16, clusters: {a: {dp: 1, cp: 1, tp: 1}}}
+"""
+
+
+def test_stages_that_fit_nowhere_are_the_pinned_ones() -> None:
+    assert plan(CRAMPED % "2, 3, 4, 6").best is not None
+    result = plan(CRAMPED % "3, 4, 5, 6")
+    assert result.status == "infeasible"
+    assert str(result.reason).startswith("pin.cuts: no permitted clusters have the mem")
+
+
+LEAN = """
+model: {layers: 4, hidden: 256, heads: 4, ffn: 2048, vocab: 200000}
+clusters:
+  - {name: a, accelerator: A40, nodes: 2, devices_per_node: 1, overhead: 0 GB,
+     memory: 1.075418624 GB, inter_node: {bandwidth: 100 Gbps}}
+  - {name: b, accelerator: A100-80GB, nodes: 1, devices_per_node: 2, overhead: 0 GB,
+     memory: 0.667090431 GB, inter_node: {bandwidth: 100 Gbps}}
+  - {name: c, accelerator: H100, nodes: 1, devices_per_node: 1, overhead: 0 GB,
+     memory: 0.1945856 GB, inter_node: {bandwidth: 10 Gbps}}
+links: {default: {bandwidth: unlimited, latency: 1 ms}}
+training: {global_batch: 8, seq_len: 512, recompute: none, zero: 0, schedule: %s}
+pin: {clusters: {a: {cp: 1}, b: {cp: 1}, c: {cp: 1}}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("schedule", "rises", "leaner"),
+    [
+        ("1f1b", True, False),
+        ("eager-1f1b", True, True),
+        ("gpipe", False, True),
+        ("v-min", False, False),
+    ],
+)
+def test_only_what_needs_less_memory_is_named(
+    schedule: str, rises: bool, leaner: bool
+) -> None:
+    result = plan(LEAN % schedule)
+    assert result.status == "infeasible"
+    said = str(result.reason)
+    assert said.startswith("memory: no order of clusters and split of layers fits")
+    assert ("as earlier stages keep more" in said) == rises
+    assert ("schedule 1f1b" in said) == leaner
