@@ -307,6 +307,10 @@ def most_ahead(block: str, stages: int) -> tuple[tuple[int, int], ...]:
     return tuple(found)
 
 
+#: The kinds and chunks of a building block, forwards first.
+_BLOCK = ("F", 0), ("F", 1), ("B", 1), ("B", 0)
+
+
 # One loop over time, with the rules that it applies.
 @lru_cache(maxsize=64)
 def _repeated(
@@ -320,81 +324,74 @@ def _repeated(
     stage never holds more (the paper's reordering of warm-up and cool-down, greedy).
     """
     orders: list[list[Pass]] = [[] for _ in range(stages)]
+    # By stage and then by place in _BLOCK: when the block has the next pass of this
+    # kind and chunk, and how many have run; others see these a step later.
     starts = [_starts(block, stage, stages) for stage in range(stages)]
-    numbers = [dict.fromkeys(each, 0) for each in starts]
-    waiting: list[list[int]] = [[] for _ in range(stages)]
-    held = [[0, 0] for _ in range(stages)]
+    dues = [[own[each] for each in _BLOCK] for own in starts]
+    begun, done = ([[0] * len(_BLOCK) for _ in starts] for _ in range(2))
+    needed = [_needed(stage, stages) for stage in range(stages)]
+    waiting: list[list[int]] = [[] for _ in starts]
+    held = [[0, 0] for _ in starts]
     most = most_ahead(block, stages)
     steady = range(starts[0]["B", 0], starts[0]["F", 0] + 6 * (microbatches - 1) + 1)
-    whole = Orders(
-        warmups=(1,) * stages,
-        microbatches=microbatches,
-        chunks=FOLDED_CHUNKS,
-        folded=True,
-    )
-    #: Where each pass's input is from, as stage, kind and chunk; None: nowhere.
-    needed = [
-        {key: _needed(whole, i, *key) for key in starts[i]} for i in range(stages)
-    ]
-    #: How many of these have run; a stage runs those of one kind and chunk in order.
-    done = [dict(each) for each in numbers]
-
-    def can_run(stage: int, kind: str, chunk: int, m: int) -> bool:
-        if kind == "F":
-            room = most[stage][0] - sum(held[stage])
-            other = ("F", 1 - chunk)
-            left = numbers[stage][other] < microbatches
-            due = starts[stage][other] + 6 * numbers[stage][other]
-            # The last place is for the one that the block has first.
-            is_first = not left or due > starts[stage][kind, chunk] + 6 * m
-            if room < 1 or (room == 1 and not is_first):
-                return False
-            if chunk == 0 and held[stage][0] >= most[stage][1]:
-                return False
-        source = needed[stage][kind, chunk]
-        return source is None or done[source[0]][source[1]] > m
-
     now, never = 0, starts[0]["B", 0] + 6 * microbatches
-    while any(len(each) < 6 * microbatches for each in orders):
-        ran = []
-        for stage, own in enumerate(starts):
+    left = stages * 6 * microbatches
+    while left:
+        ran: list[tuple[int, int]] = []
+        is_steady, before = now in steady, left
+        for stage, due in enumerate(dues):
             first, least = None, never
-            for key, at in own.items():
-                m = numbers[stage][key]
-                due = at + 6 * m
-                late = m == microbatches or due >= least
-                early = due > now and now in steady
-                if not (late or early) and can_run(stage, *key, m):
-                    first, least = key, due
+            own, chunks = begun[stage], held[stage]
+            for k, at in enumerate(due):
+                if at >= least or (is_steady and at > now):
+                    continue
+                if k < 2:
+                    room = most[stage][0] - chunks[0] - chunks[1]
+                    # The last place is for the one that the block has first.
+                    if room < 1 or (room == 1 and due[1 - k] <= at):
+                        continue
+                    if k == 0 and chunks[0] >= most[stage][1]:
+                        continue
+                source = needed[stage][k]
+                if source is None or done[source[0]][source[1]] > own[k]:
+                    first, least = k, at
             if first is not None:
-                kind, chunk = first
-                number = FOLDED_CHUNKS * numbers[stage][kind, chunk] + chunk
-                numbers[stage][kind, chunk] += 1
-                held[stage][chunk] += kind == "F"
-                if kind == "B":
+                kind, chunk = _BLOCK[first]
+                number = FOLDED_CHUNKS * own[first] + chunk
+                own[first] += 1
+                due[first] = due[first] + 6 if own[first] < microbatches else never
+                ran.append((stage, first))
+                if kind == "F":
+                    chunks[chunk] += 1
+                else:
                     waiting[stage].append(number)
             elif waiting[stage]:
                 kind, number = "W", waiting[stage].pop(0)
-                held[stage][number % FOLDED_CHUNKS] -= 1
+                chunks[number % FOLDED_CHUNKS] -= 1
             else:
                 continue
             orders[stage].append((kind, number))
-            ran.append((stage, kind, number % FOLDED_CHUNKS))
-        if not ran and now > steady.stop:
+            left -= 1
+        if left == before and now > steady.stop:
             msg = f"{stages} stages cannot go on at {now} of the block {block!r}"
             raise ValueError(msg)
-        for stage, kind, chunk in ran:
-            if kind != "W":
-                done[stage][kind, chunk] += 1
+        for stage, k in ran:
+            done[stage][k] += 1
         now += 1
     return tuple(map(tuple, orders))
 
 
-def _needed(
-    orders: Orders, stage: int, kind: str, chunk: int
-) -> tuple[int, tuple[str, int]] | None:
-    """Return the stage, kind and chunk whose result passes of a kind and chunk need."""
-    source = orders.source(kind, stage, chunk)
-    if source is not None:
-        return source[0], (kind, source[1])
-    return None if kind == "F" else (stage, ("F", chunk))
+def _needed(stage: int, stages: int) -> list[tuple[int, int] | None]:
+    """Return where the inputs of a stage's passes are from, by place in ``_BLOCK``.
+
+    As stage and place; None: from nowhere.
+    """
+    down, up = stage - 1, stage + 1
+    is_first, is_last = down < 0, up == stages
+    return [
+        None if is_first else (down, 0),
+        (stage, 0) if is_last else (up, 1),
+        # The loss is computed after the last forward.
+        (stage, 1) if is_first else (down, 2),
+        (stage, 2) if is_last else (up, 3),
+    ]

@@ -66,6 +66,7 @@ import numpy as np
 
 from hetopt.schedule.orders import FOLDED_CHUNKS, FOLDS, Orders
 from hetopt.schedule.schedules import rule_of
+from hetopt.schedule.warmup import few_microbatches
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -157,30 +158,39 @@ def between(orders: Orders, stage: int) -> dict[tuple[str, int], int]:
     return found
 
 
-@lru_cache(maxsize=4096)
 def folded_weights(schedule: ScheduleName, stages: int, microbatches: int) -> Ints:
     """Return the weights of folded stages, in the order of ``Weights``; (4, stages).
 
     With x of the first chunk and y of the second, and m <= n of them, m x + n y is at
     least (m + n) / 2 times the lesser of x + y and 2 y; with m > n, n times.
     """
+    few = few_microbatches(stages, microbatches)
+    found = _few_weights(schedule, stages, few).copy()
     # Once stages alternate, a micro-batch adds one pass of every kind and chunk.
-    few = min(microbatches, 4 * stages)
-    orders = folded_orders(schedule, stages, few)
-    found = np.zeros((len(Weights._fields), stages), dtype=np.int64)
-    for stage in range(stages):
-        own = between(orders, stage)
-        found[:3, stage] = [own[k, 1] + min(own[k, 0], own[k, 1]) for k in "FBW"]
     found[:3] += FOLDED_CHUNKS * (microbatches - few)
     return found
 
 
-def _rounds(orders: Orders, begin: tuple[str, int]) -> list[int]:
+@lru_cache(maxsize=4096)
+def _few_weights(schedule: ScheduleName, stages: int, microbatches: int) -> Ints:
+    orders = folded_orders(schedule, stages, microbatches)
+    found = np.zeros((len(Weights._fields), stages), dtype=np.int64)
+    for stage in range(stages):
+        own = between(orders, stage)
+        found[:3, stage] = [own[k, 1] + min(own[k, 0], own[k, 1]) for k in "FBW"]
+    return found
+
+
+@lru_cache(maxsize=4096)
+def _rounds(
+    schedule: ScheduleName, stages: int, microbatches: int, begin: tuple[str, int]
+) -> list[int]:
     """Return micro-batches of which each begins once the one before it has come back.
 
     On the first of folded stages: the next whose pass ``begin`` comes after the last
     gradient of the one before.
     """
+    orders = folded_orders(schedule, stages, microbatches)
     found: list[int] = []
     away = False
     for kind, number in orders.of(0):
@@ -193,7 +203,6 @@ def _rounds(orders: Orders, begin: tuple[str, int]) -> list[int]:
     return found
 
 
-@lru_cache(maxsize=4096)
 def folded_trips(
     schedule: ScheduleName, stages: int, microbatches: int
 ) -> tuple[tuple[int, int], ...]:
@@ -202,10 +211,9 @@ def folded_trips(
     They are those of whole micro-batches, and, after one, those of gradients alone.
     Once stages alternate, as many micro-batches are between two of them as mostly are.
     """
-    few = min(microbatches, 4 * stages)
-    orders, counts = folded_orders(schedule, stages, few), []
+    few, counts = few_microbatches(stages, microbatches), []
     for begin in ("F", 0), ("B", 1):
-        found = _rounds(orders, begin)
+        found = _rounds(schedule, stages, few, begin)
         paces = sorted(map(sub, found[1:], found)) or [microbatches]
         left = microbatches - few
         if left and begin == ("F", 0):

@@ -11,6 +11,8 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
+from hetopt.schedule.orders import FOLDS
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -78,6 +80,14 @@ class ScheduleRule:
     def is_plain(self) -> bool:
         """Whether stages run whole passes of one chunk, and compute while they send."""
         return not (self.blocking or self.interleaved or self.splits)
+
+    @property
+    def is_lean(self) -> bool:
+        """Whether no stage has to hold more than under 1F1B."""
+        if self.folded:
+            return bool(FOLDS[self.name])
+        most = self.most_across <= 1 and not self.all_first
+        return most and not (self.interleaved or self.splits)
 
     @property
     def mixes(self) -> bool:

@@ -77,6 +77,7 @@ def warmup_counts(
     return tuple(reversed(counts))
 
 
+@lru_cache(maxsize=4096)
 def _of_block(block: str, stages: int) -> tuple[int, ...]:
     """Return the counts of an order that repeats a building block."""
     orders = Orders(
@@ -96,7 +97,14 @@ def held_ahead(stages: int, chunks: int) -> int:
     return (chunks - 1) * stages
 
 
-@lru_cache(maxsize=4096)
+def few_microbatches(stages: int, microbatches: int) -> int:
+    """Return how many micro-batches tell how stages with several chunks go on.
+
+    Every stage alternates before it has run 4 p, and then holds no more.
+    """
+    return min(microbatches, 4 * stages)
+
+
 def held_at_ends(
     schedule: ScheduleName, stages: int, microbatches: int, chunks: int
 ) -> tuple[int, int]:
@@ -110,6 +118,14 @@ def held_at_ends(
     stages, microbatches, chunks
         p, q and v; q is a multiple of p unless stages are folded.
     """
+    few = few_microbatches(stages, microbatches)
+    return _few_at_ends(schedule, stages, few, chunks)
+
+
+@lru_cache(maxsize=4096)
+def _few_at_ends(
+    schedule: ScheduleName, stages: int, microbatches: int, chunks: int
+) -> tuple[int, int]:
     rule = rule_of(schedule)
     orders = _orders_of(schedule, stages, microbatches, chunks)
     until = "W" if rule.splits else "B"
@@ -117,7 +133,6 @@ def held_at_ends(
     return orders.most_held(0, 0, until), orders.most_held(last, chunks - 1, until)
 
 
-@lru_cache(maxsize=1024)
 def held_together(
     schedule: ScheduleName, stages: int, microbatches: int
 ) -> tuple[tuple[tuple[int, ...], ...], ...]:
@@ -132,6 +147,13 @@ def held_together(
     stages, microbatches
         p, and q > p.
     """
+    return _few_together(schedule, stages, few_microbatches(stages, microbatches))
+
+
+@lru_cache(maxsize=1024)
+def _few_together(
+    schedule: ScheduleName, stages: int, microbatches: int
+) -> tuple[tuple[tuple[int, ...], ...], ...]:
     orders = _orders_of(schedule, stages, microbatches, FOLDED_CHUNKS)
     return tuple(_largest(_counts(orders.of(stage))) for stage in range(stages))
 
@@ -168,8 +190,6 @@ def _orders_of(
 ) -> Orders:
     """Return the orders of a schedule that do not depend on times."""
     rule = rule_of(schedule)
-    # Every stage alternates before it has run this many, and then holds no more.
-    microbatches = min(microbatches, 4 * stages)
     return Orders(
         warmups=warmup_counts(
             schedule,

@@ -35,8 +35,6 @@ if TYPE_CHECKING:
     from hetopt.problem.problem import Problem
     from hetopt.problem.training.principles import Principles
 
-#: Schedules whose stages hold no more than those of 1F1B.
-_LEAN = ("1f1b", "1f1b-batched", "1f1b-blocking", "v-half", "v-min")
 #: The ZeRO stage that shards most.
 _MOST_ZERO = 3
 #: Seconds for finding out which constraint the bounds refute.
@@ -160,7 +158,7 @@ def _by_bounds(problem: Problem, table: CostTable, principles: Principles) -> st
         )
     rule = rule_of(table.schedule, table.warmup_epsilon)
     rises = not (rule.all_first or rule.folded)
-    leaner = "" if table.schedule in _LEAN else " or schedule 1f1b"
+    leaner = "" if rule.is_lean else " or schedule 1f1b"
     return (
         "memory: no order of clusters and split of layers fits at every pipeline "
         f"position{', as earlier stages keep more micro-batches in flight' * rises}; "
