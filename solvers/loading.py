@@ -17,6 +17,7 @@ from hetopt.errors import CheckError
 from hetopt.plans.plan import Pipeline
 from hetopt.results.priced_plan import PricedPlan
 from hetopt.results.settlement import OPTIMALITY_GAP
+from hetopt.solvers.progress import without_times
 from hetopt.solvers.race.merging import best_first, value_of, with_plans
 from hetopt.solvers.registry import solver
 
@@ -61,6 +62,8 @@ def sharing_links(
     if params.top > 1:
         # Copies of a plan are merged below.
         params = replace(params, top=_COPIES * params.top)
+    if not exact:
+        params = replace(params, on_progress=without_times(params.on_progress))
     result = solve(replace(request, table=searched, params=params))
     if result.best is None:
         return result

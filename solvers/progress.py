@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,3 +28,12 @@ class Progress:
     gap: float | None
     settled: int
     programs: int
+
+
+def without_times(
+    told: Callable[[Progress], None] | None,
+) -> Callable[[Progress], None] | None:
+    """Return what reports the progress of a search that minimises another time."""
+    if told is None:
+        return None
+    return lambda own: told(replace(own, incumbent_s=None, bound_s=None, gap=None))

@@ -320,7 +320,8 @@ class TreeSearch:
         root, over, known = self.root, self.over, []
         if own is not None and isinstance(root, Leaf):
             return replace(own, elapsed_s=self.request.deadline.elapsed_s())
-        comparable = over.measure == "time" and not over.divides
+        # A leaf may find what is none of the problem, or what the launcher cannot run.
+        comparable = over.measure == "time" and not (over.divides or over.launcher)
         if own is not None and own.incumbent_s is not None and comparable:
             known.append(own.incumbent_s)
         if root.best:

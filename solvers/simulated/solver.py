@@ -44,6 +44,7 @@ from hetopt.schedule.schedules import rule_of
 from hetopt.solvers.arrays.windows import INFINITE
 from hetopt.solvers.loading import load
 from hetopt.solvers.pools.opening import open_pool
+from hetopt.solvers.progress import without_times
 from hetopt.solvers.race.messages import NO_CUTOFF, cutoff_of
 from hetopt.solvers.race.outcome import result_of
 from hetopt.solvers.simulated.improving import improve_start
@@ -128,6 +129,9 @@ def solve_simulated(
         _take_start(ledger, started, None if stopped else request.deadline)
         if not stopped:
             improve_start(ledger, request)
+        told = request.params.on_progress
+        if told is not None:
+            told(ledger.progress(request.deadline.elapsed_s()))
         stopped = stopped or _race(ledger, request, most)
     except KeyboardInterrupt:
         stopped = True
@@ -159,7 +163,8 @@ def _ledger(request: Request, most: int, objective: Time) -> SimulatedLedger:
 
 def _from_closed_form(request: Request, solver: str) -> Result:
     """Return the plan of least closed form, or the best that is found in its time."""
-    params = replace(request.params, top=1)
+    told = without_times(request.params.on_progress)
+    params = replace(request.params, top=1, on_progress=told)
     # What the first solver knows of the race is kept, so that it may go on.
     memory = {} if request.memory is None else request.memory
     own = replace(request, params=params, cutoff_s=None, memory=memory)

@@ -230,6 +230,30 @@ def test_solvers_are_asked_what_plan_is_asked(
     assert "dp: reused from" in capsys.readouterr().err
 
 
+TIGHT = """\
+model: {layers: 6, hidden: 1024, heads: 4, ffn: 4096, vocab: 1000, tied: true}
+clusters:
+  - {name: red, accelerator: A100-80GB, memory: 1 GB, overhead: 0 GB, nodes: 1,
+     devices_per_node: 2, inter_node: {bandwidth: 10 Gbps}}
+  - {name: green, accelerator: A100-80GB, memory: 1 GB, overhead: 0 GB, nodes: 1,
+     devices_per_node: 2, inter_node: {bandwidth: 100 Gbps}, nics_per_node: 1}
+links: {default: {bandwidth: 10 Gbps, latency: 5 ms}}
+training: {global_batch: 2, seq_len: 4096, zero: 0, recompute: full, schedule: zb-h1}
+"""
+
+
+def test_plans_that_the_launcher_cannot_run_are_on_no_trace(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    problem = tmp_path / "problem.yaml"
+    problem.write_text(TIGHT)
+    asked = ("--for", "nemo", "--solvers", "dp", "--time-limit", "30", "--jobs", "1")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(comparing, "warm_up", lambda entry, schedule: 1.5)
+        assert main(["compare", str(problem), *asked, "--out", str(tmp_path)]) == 0
+    assert "failed" not in capsys.readouterr().out
+
+
 class TestGoingOn:
     """A comparison that is cut off goes on from the runs that it kept."""
 
