@@ -252,7 +252,11 @@ class Replanning:
         result = with_plans(result, [best], request.table)
         if result.claims is not None:
             time_s = best.time_s(result.objective)
-            result = replace(result, claims=without_better(result.claims, time_s))
+            claims = dict(without_better(result.claims, time_s))
+            if claims.get("best_s", 0.0) > time_s:
+                # It is none that the search has found.
+                del claims["best_s"]
+            result = replace(result, claims=claims)
         cost = cost_of(request.problem, best.plan, best.iteration_time_s)
         return replace(result, cost=cost)
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from hetopt.check.claims.asked import TOLERANCE, Asked
-from hetopt.check.plan.reading import number
+from hetopt.check.plan.reading import items, mapping, number
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -96,11 +96,29 @@ class At:
                 f"{self.place}: has a plan of {best_s}, better than the reported "
                 f"{reported_s!r}"
             )
-        elif reported_s is None or self.place != "claims":
+        elif reported_s is None:
             return
-        elif best_s > reported_s * (1 + TOLERANCE) + slack_s:
+        elif self.place == "claims" and best_s > reported_s * (1 + TOLERANCE) + slack_s:
             # The plans of the whole tree are those of the result.
             asked.say(f"claims: has a plan of {best_s}, not {reported_s!r}")
+        elif "children" in entry and asked.problem.training.lengths is None:
+            self._ensure_found(entry, best_s)
+
+    def _ensure_found(self, entry: Mapping[str, Any], best_s: float) -> None:
+        """Ensure that the best plan of several children is that of one of them."""
+        children = [
+            mapping(item, place) for place, item in items(entry, "children", self.place)
+        ]
+        found = [
+            number(child, "best_s", self.place)
+            for child in children
+            if "best_s" in child
+        ]
+        least_s = min((each for each in found if each is not None), default=math.inf)
+        if least_s > best_s * (1 + TOLERANCE) + self.asked.slack_s(self.chunks):
+            self.asked.say(
+                f"{self.place}: has a plan of {best_s}, but none of its children has"
+            )
 
 
 class Claim:

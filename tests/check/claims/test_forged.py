@@ -211,6 +211,12 @@ FORGED: list[tuple[str, Measure, Forge, str]] = [
     ("l", TIME, lambda x: x["claims"].update(bound_s=9.0), "own launcher is said to"),
     ("sl", TIME, passed(0), "own schedule is said to take at least inf"),
     ("s", TIME, lambda x: x["claims"].update(best_s=9.0), "has a plan of 9.0, not"),
+    (
+        "fs",
+        TIME,
+        lambda x: [each.update(best_s=9.0) for each in children(x)],
+        "but none of its children has",
+    ),
     # One inside the other.
     ("fs", TIME, none(-1), "the fleets prove only"),
     ("fs", TIME, child(0, 0, bound_s=None), "has a plan of"),

@@ -170,7 +170,7 @@ def _settle(certificate: Data) -> None:
 def swap(data: Data) -> None:
     """Exchange the certificates of two leaves."""
     first, second, *_ = leaves(data["claims"])
-    for each in (first, second):
+    for each in (data["claims"], *data["claims"].get("children", ()), first, second):
         each.pop("best_s", None)
     first["certificate"], second["certificate"] = (
         second["certificate"],
