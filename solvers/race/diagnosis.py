@@ -254,6 +254,13 @@ def unusable(problem: Problem, table: CostTable) -> Iterator[str]:
             continue
         need, strategy = min(needs)
         usable = usable_bytes(problem, cluster)
+        if need <= usable:
+            # The table has only rows that a launcher permits.
+            yield (
+                f"{cluster.name}: the launcher permits none of the strategies that fit "
+                "its memory"
+            )
+            continue
         pinned = cluster.name not in without_strategy(free)
         yield (
             f"memory: one {_body_name(ample)} on {cluster.name} at any allowed "

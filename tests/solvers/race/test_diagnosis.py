@@ -11,6 +11,7 @@ import yaml
 
 import hetopt
 from hetopt.formulations.chain import Chain
+from hetopt.formulations.restricting import restrict
 from hetopt.problem.reading import read_problem_text
 from hetopt.solvers.race.diagnosis import unusable, why_infeasible
 from tests.fuzz.generator import make_case
@@ -248,3 +249,13 @@ def test_only_what_needs_less_memory_is_named(
     assert said.startswith("memory: no order of clusters and split of layers fits")
     assert ("as earlier stages keep more" in said) == rises
     assert ("schedule 1f1b" in said) == leaner
+
+
+def test_rows_that_a_launcher_leaves_out_lack_no_memory() -> None:
+    problem = read_problem_text(LEAN % "1f1b")
+    table = hetopt.build_table(problem)
+    none = [np.zeros(0, dtype=np.int64)] * len(problem.clusters)
+    slices = tuple(restrict(part, none) for part in table.slices)
+    found = list(unusable(problem, replace(table, slices=slices)))
+    said = "the launcher permits none of the strategies that fit its memory"
+    assert found[0] == f"a: {said}"
