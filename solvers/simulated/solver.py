@@ -149,6 +149,8 @@ def _ledger(request: Request, most: int, objective: Time) -> SimulatedLedger:
     kept: SimulatedLedger | None = memory.get("simulated")
     if kept is not None and kept.table is request.table and most <= kept.most:
         kept.reopen(min(kept.first, most))
+        # What this limit refutes may be within a larger one.
+        kept.most = most
         return kept
     ledger = SimulatedLedger(
         request.problem,
