@@ -206,7 +206,7 @@ def _started(request: Request, solver: str) -> Result:
         digest = problem_digest(other)
         own = replace(table, schedule=schedule, problem_digest=digest)
         started = solve_simulated(
-            replace(request, problem=other, table=own),
+            replace(request, problem=other, table=own, memory=None),
             solver=solver,
             patience_s=_PATIENCE_S,
         )
