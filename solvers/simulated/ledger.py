@@ -40,8 +40,8 @@ class SimulatedLedger(Ledger):
     improved
         Rounds of random changes to its first plan that ended (``improve_start``).
     surveyed
-        Widths of intervals with which programs were bounded up to the limit, each with
-        q and the group of p (``SimulatedRace._together``).
+        Largest limit in ns within which programs were bounded, by the width of
+        intervals, q and the group of p (``SimulatedRace._together``).
     """
 
     objective: Time
@@ -58,7 +58,7 @@ class SimulatedLedger(Ledger):
         super().__init__(problem, table, top=top, limit=limit, objective=objective)
         self.first = self.most = limit
         self.is_started, self.improved = False, 0
-        self.surveyed: set[tuple[float, int, int]] = set()
+        self.surveyed: dict[tuple[float, int, int], int] = {}
         self._known: dict[Decision, Fraction] = {}
         self._pricer = Pricer(problem, table)
 

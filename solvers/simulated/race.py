@@ -68,17 +68,16 @@ class SimulatedRace(TaskLoop):
                 return
             limit = min(ceiling, int(limit * (1 + share)) + PERIOD_SCALE)
             share *= 2
-            ledger.surveyed.clear()
             for program in feasible:
                 program.how = None
 
     def _bound(self, share: float) -> None:
-        """Bound every open program, q by q, unless that was done."""
+        """Bound every open program, q by q, unless that was done within the limit."""
         surveyed = self.ledger.surveyed
         limit = self.ledger.cutoff // PERIOD_SCALE
         tasks: dict[BoundTimesTask, tuple[float, int, int]] = {}
         for (q, size), p in self._together(share == _CLOSE):
-            if (share, q, size) not in surveyed:
+            if surveyed.get((share, q, size), -1) < limit:
                 task = BoundTimesTask(
                     microbatches=q, least=p[0], most=p[-1], limit=limit, share=share
                 )
@@ -93,7 +92,7 @@ class SimulatedRace(TaskLoop):
                     bound = min(int(found[program.stages]), limit + 1)
                     program.bound = max(program.bound, bound * PERIOD_SCALE)
             self.ledger.refute()
-            surveyed.add(tasks[task])
+            surveyed[tasks[task]] = limit
 
         self.perform(iter(tasks), take)
 

@@ -148,7 +148,8 @@ def _ledger(request: Request, most: int, objective: Time) -> SimulatedLedger:
     memory = {} if request.memory is None else request.memory
     kept: SimulatedLedger | None = memory.get("simulated")
     if kept is not None and kept.table is request.table and most <= kept.most:
-        kept.reopen(min(kept.first, most))
+        # Without a proven start the first limit may be a bound, and no plan's.
+        kept.reopen(min(kept.first, most) if kept.is_started else most)
         # What this limit refutes may be within a larger one.
         kept.most = most
         return kept

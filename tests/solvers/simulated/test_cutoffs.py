@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -49,21 +50,23 @@ def check(seed: int) -> None:
     if best is not None:
         assert best.simulated_ns is not None
         least_s = best.simulated_ns * TICK_S
+    asked = Request(
+        problem=problem,
+        table=table,
+        params=RaceParams(jobs=0, top=features.top),
+        deadline=Deadline.after(None),
+    )
     solve = solve_for("dp", "simulated")
-    memories: tuple[dict[str, Any] | None, ...] = {}, None
-    for memory in memories:
+    memories: tuple[dict[str, Any] | None, ...] = {}, {}, None
+    for number, memory in enumerate(memories):
+        request = replace(asked, memory=memory)
+        if number:
+            # One without time, as a first plan of many problems is looked for.
+            solve(replace(request, deadline=Deadline.after(0.0)))
         for share in SHARES:
             # Seconds are cut to whole nanoseconds.
             cutoff_s = share * least_s + TICK_S / 2
-            request = Request(
-                problem=problem,
-                table=table,
-                params=RaceParams(jobs=0, top=features.top),
-                deadline=Deadline.after(None),
-                cutoff_s=cutoff_s,
-                memory=memory,
-            )
-            result = solve(request)
+            result = solve(replace(request, cutoff_s=cutoff_s))
             if best is None:
                 assert result.best is None
                 continue
