@@ -195,6 +195,14 @@ class Ledger:
         best = min(own, key=lambda found: found.value, default=None)
         return None if best is None else best.decision
 
+    def has_best(self, program: Program) -> bool:
+        """Whether a known plan within the cutoff takes no more than the bound."""
+        most = min(program.bound, self.cutoff)
+        return any(
+            program.holds(found) and found.value <= most
+            for found in self.plans.values()
+        )
+
     def refute(self) -> None:
         """Settle the open programs whose bound exceeds the cutoff."""
         cutoff = self.cutoff
@@ -211,10 +219,7 @@ class Ledger:
         cutoff = self.cutoff
         if not verdict.closed:
             program.how = "unsettled"
-        elif any(
-            program.holds(found) and found.value <= min(program.bound, cutoff)
-            for found in self.plans.values()
-        ):
+        elif self.has_best(program):
             program.how = "solved"
         elif cutoff == NO_CUTOFF:
             program.how = "infeasible"

@@ -336,7 +336,9 @@ def _enter(line: _Line, ledger: Ledger, request: Request) -> None:
     program.bound = max(program.bound, entry["bound"])
     # Without it bounds hold for this problem alone.
     program.searched |= entry.get("searched", True)
-    if line.limit >= ledger.limit:
+    if line.limit >= ledger.limit and (
+        entry["how"] != "solved" or ledger.has_best(program)
+    ):
         # It would be settled in the same way.
         program.how = entry["how"]
 

@@ -129,9 +129,7 @@ def solve_simulated(
         _take_start(ledger, started, None if stopped else request.deadline)
         if not stopped:
             improve_start(ledger, request)
-        told = request.params.on_progress
-        if told is not None:
-            told(ledger.progress(request.deadline.elapsed_s()))
+        _tell(ledger, request)
         stopped = stopped or _race(ledger, request, most)
     except KeyboardInterrupt:
         stopped = True
@@ -303,6 +301,16 @@ def _take_start(
         ledger.first = ledger.ranked()[-1].value
     elif started.lower_bound_s is not None:
         ledger.first = ceil(started.lower_bound_s / TICK_S * PERIOD_SCALE)
+
+
+def _tell(ledger: SimulatedLedger, request: Request) -> None:
+    """Report the plans that the search starts from, and put them in the journal."""
+    told, journal = request.params.on_progress, request.journal
+    if journal is not None:
+        for found in ledger.plans.values():
+            journal.found(ledger, found)
+    if told is not None:
+        told(ledger.progress(request.deadline.elapsed_s()))
 
 
 def _start(ledger: SimulatedLedger, plan: Plan, deadline: Deadline | None) -> Found:

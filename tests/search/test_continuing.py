@@ -257,3 +257,35 @@ def test_short_searches_start_no_workers(
 ) -> None:
     monkeypatch.setattr("hetopt.solvers.pools.children.start", pytest.fail)
     assert searched(PROBLEM, asked, jobs=2).run().status == "optimal"
+
+
+FOLDED = """
+model: {layers: 8, hidden: 512, heads: 4, ffn: 1024, vocab: 32000}
+clusters:
+  - {name: red, accelerator: H100, memory: 1 GB, overhead: 0 GB, nodes: 2,
+     devices_per_node: 1, inter_node: {bandwidth: 400 Gbps}}
+  - {name: green, accelerator: V100-16GB, memory: 4 GB, overhead: 0 GB, nodes: 2,
+     devices_per_node: 1, inter_node: {bandwidth: 10 Gbps}, uplink: 5 Gbps}
+links: {default: {bandwidth: 100 Gbps, latency: 0 ms}}
+training: {global_batch: 4, seq_len: 2048, precision: fp16, schedule: zb-v, zero: 1,
+           recompute: none}
+pin: {clusters: {red: {tp: 1}, green: {tp: 1}}}
+"""
+
+
+def test_a_search_that_started_elsewhere_is_continued(tmp_path: Path) -> None:
+    journal = tmp_path / "journal"
+
+    def plans(seed: int) -> list[Any]:
+        problem, kept = read_problem_text(FOLDED), str(journal)
+        asked = Search(problem=problem, jobs=1, top=4, journal=kept, seed=seed)
+        posed = Posed.of(asked)
+        result = posed.found_by(posed.tree(posed.request()))
+        assert result.status == "optimal"
+        return [each.plan for each in (result.best, *result.alternatives) if each]
+
+    whole = plans(1)
+    # As if it was killed before it returned; another seed improves another plan.
+    lines = journal.read_bytes().splitlines(keepends=True)
+    journal.write_bytes(b"".join(lines[:-1]))
+    assert plans(3) == whole
