@@ -43,6 +43,7 @@ from pydantic import ValidationError
 from pydantic_core import core_schema
 
 from hetopt.base.faults import Fault, Path, faults, first_error
+from hetopt.base.interruption import held
 from hetopt.base.schema import adapter, descriptions, json_schema
 from hetopt.errors import InputError
 
@@ -329,7 +330,9 @@ def read(kind: Any, data: object, field: str = "") -> Any:
         A key is missing or not known, or its value is none of its field.
     """
     try:
-        return adapter(kind).validate_json(json.dumps(data), strict=True)
+        # An interruption would be taken for a wrong value (``Expected``).
+        with held():
+            return adapter(kind).validate_json(json.dumps(data), strict=True)
     except ValidationError as error:
         found = faults(error, data, lambda path: _known(kind, path))
         raise first_error(found, field) from None

@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 from pydantic_core import PydanticCustomError
 
 from hetopt.base.faults import faults
+from hetopt.base.interruption import held
 from hetopt.base.reading import (
     MIB,
     MOST_TEXT_BYTES,
@@ -106,7 +107,8 @@ _Model = TypeVar("_Model", bound=Lenient)
 def parse(model: type[_Model], source: Source, data: Any) -> _Model:
     """Validate JSON data; raises InputError that names the first wrong field."""
     try:
-        return model.model_validate_json(json.dumps(data), strict=True)
+        with held():
+            return model.model_validate_json(json.dumps(data), strict=True)
     except ValidationError as error:
         first = faults(error, data)[0]
         raise source.error(first.message, field=dotted(first.path)) from None

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal, TypeAlias
@@ -11,6 +14,7 @@ import pytest
 from annotated_types import MinLen
 from typing_extensions import TypedDict
 
+from hetopt.base import file_record, interruption
 from hetopt.base.fields import Count, Seconds
 from hetopt.base.file_record import (
     ALWAYS,
@@ -207,3 +211,25 @@ def test_the_schema_says_the_same() -> None:
     assert tree["bound"]["description"] == "No plan takes less."
     total = json_schema(Ordered)["properties"]["total"]
     assert total["description"] == "Of all replicas."
+
+
+def test_an_interruption_is_no_wrong_value(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What validates takes all that is raised for a wrong value."""
+
+    class Swallowing:
+        def validate_json(self, data: str, *, strict: bool) -> object:
+            try:
+                os.kill(os.getpid(), signal.SIGINT)
+                time.sleep(0.01)
+            except KeyboardInterrupt:
+                msg = "expected another value"
+                raise InputError(msg) from None
+            return data
+
+    monkeypatch.setattr(file_record, "adapter", lambda kind: Swallowing())
+    interruption.install()
+    try:
+        with pytest.raises(KeyboardInterrupt), interruption.released():
+            file_record.read(Node, {})
+    finally:
+        interruption.remove()
