@@ -227,9 +227,12 @@ def test_an_interruption_is_no_wrong_value(monkeypatch: pytest.MonkeyPatch) -> N
             return data
 
     monkeypatch.setattr(file_record, "adapter", lambda kind: Swallowing())
+    # A parent may ignore it.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
     interruption.install()
     try:
         with pytest.raises(KeyboardInterrupt), interruption.released():
             file_record.read(Node, {})
     finally:
         interruption.remove()
+        signal.signal(signal.SIGINT, before)
