@@ -40,7 +40,7 @@ class SimulatedLedger(Ledger):
     improved
         Rounds of random changes to its first plan that ended (``improve_start``).
     surveyed
-        Largest limit in ns within which programs were bounded, by the width of
+        Last limit in ns within which programs were bounded, by the width of
         intervals, q and the group of p (``SimulatedRace._together``).
     """
 
@@ -61,6 +61,21 @@ class SimulatedLedger(Ledger):
         self.surveyed: dict[tuple[float, int, int], int] = {}
         self._known: dict[Decision, Fraction] = {}
         self._pricer = Pricer(problem, table)
+
+    @property
+    def has_enough(self) -> bool:
+        """Whether as many plans as are wanted are within the limit."""
+        within = [each for each in self.ranked() if each.value <= self.limit]
+        return len(within) >= self.top
+
+    def take_bounds(self, known: SimulatedLedger) -> None:
+        """Take the bounds of an earlier search of the same table."""
+        for key, program in self.programs.items():
+            other = known.programs[key]
+            program.bound = max(program.bound, other.bound)
+            if other.how == "infeasible":
+                program.how = other.how
+        self.surveyed, self.improved = known.surveyed, known.improved
 
     def find(self, found: Found) -> bool:
         """Record a plan if it is the best of its shape; return whether it is."""

@@ -25,6 +25,8 @@ _RAISE = 0.1
 #: Widths of the excess's intervals as shares of the limit: for the rough bounds, and
 #: for the close ones.
 _ROUGH, _CLOSE = 1 / 8, 1 / 32
+#: Ratio of two limits up to which bounds within the larger one are about as good.
+_NEAR = 1.25
 #: Share of the programs that are bounded closely before there is a plan of theirs.
 _FEW = 0.1
 #: How many (p, q) are searched early, and for how many seconds each.
@@ -64,7 +66,7 @@ class SimulatedRace(TaskLoop):
             self._search(_EARLY, _EARLY_S)
             self._bound(_CLOSE)
             self._search(None, None)
-            if len(ledger.ranked()) >= ledger.top or limit >= ceiling:
+            if ledger.has_enough or limit >= ceiling:
                 return
             limit = min(ceiling, int(limit * (1 + share)) + PERIOD_SCALE)
             share *= 2
@@ -72,12 +74,14 @@ class SimulatedRace(TaskLoop):
                 program.how = None
 
     def _bound(self, share: float) -> None:
-        """Bound every open program, q by q, unless that was done within the limit."""
+        """Bound every open program, q by q, unless that was done near the limit."""
+        self.ledger.refute()
         surveyed = self.ledger.surveyed
         limit = self.ledger.cutoff // PERIOD_SCALE
         tasks: dict[BoundTimesTask, tuple[float, int, int]] = {}
         for (q, size), p in self._together(share == _CLOSE):
-            if surveyed.get((share, q, size), -1) < limit:
+            known = surveyed.get((share, q, size), -1)
+            if not limit <= known <= limit * _NEAR:
                 task = BoundTimesTask(
                     microbatches=q, least=p[0], most=p[-1], limit=limit, share=share
                 )

@@ -53,7 +53,8 @@ from hetopt.solvers.simulated.race import SimulatedRace
 from hetopt.solvers.simulated.worker import SimulatedSpec, make
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
+    from typing import Any
 
     from hetopt.base.deadline import Deadline
     from hetopt.plans.plan import Plan
@@ -65,6 +66,8 @@ if TYPE_CHECKING:
 #: Share of the time limit for finding the plan of least closed form, and the seconds
 #: it gets at least.
 _START_SHARE, _START_S = 0.25, 2.0
+#: Share of it for bounds within a known limit, before a plan is looked for.
+_OUTLINE_SHARE = 0.5
 #: Share that it gets if it is still farther than this from its bound: then its plans
 #: improve more than those of simulated times would.
 _LONG_SHARE, _WIDE_GAP = 0.6, 0.1
@@ -115,7 +118,9 @@ def solve_simulated(
         stopped = _race(ledger, request, most)
         return replace(_answer(ledger, request, solver, most), interrupted=stopped)
     if most < NO_CUTOFF and not request.deadline.is_over():
-        stopped = _race(ledger, request, most, started=False)
+        until = request.deadline.within(limit_s and _OUTLINE_SHARE * limit_s)
+        part = replace(request, deadline=until)
+        stopped = _race(ledger, part, most, started=False)
         if stopped or not ledger.open() or request.deadline.is_over():
             return replace(_answer(ledger, request, solver, most), interrupted=stopped)
     started = _from_closed_form(request, solver)
@@ -125,11 +130,12 @@ def solve_simulated(
         request = replace(request, deadline=request.deadline.until(patience_s))
     ledger.is_started = started.status == "optimal"
     ledger.limit, stopped = NO_CUTOFF, started.interrupted
+    before = dict(ledger.plans)
     try:
         _take_start(ledger, started, None if stopped else request.deadline)
         if not stopped:
             improve_start(ledger, request)
-        _tell(ledger, request)
+        _tell(ledger, request, before)
         stopped = stopped or _race(ledger, request, most)
     except KeyboardInterrupt:
         stopped = True
@@ -145,9 +151,9 @@ def _ledger(request: Request, most: int, objective: Time) -> SimulatedLedger:
     """Return the ledger of an earlier search of the same table, or a new one."""
     memory = {} if request.memory is None else request.memory
     kept: SimulatedLedger | None = memory.get("simulated")
-    if kept is not None and kept.table is request.table and most <= kept.most:
-        # Without a proven start the first limit may be a bound, and no plan's.
-        kept.reopen(min(kept.first, most) if kept.is_started else most)
+    known = kept is not None and kept.table is request.table
+    if kept is not None and known and kept.is_started and most <= kept.most:
+        kept.reopen(min(kept.first, most))
         # What this limit refutes may be within a larger one.
         kept.most = most
         return kept
@@ -158,6 +164,9 @@ def _ledger(request: Request, most: int, objective: Time) -> SimulatedLedger:
         limit=NO_CUTOFF,
         objective=objective,
     )
+    if kept is not None and known:
+        # Without a proven start, or within a larger limit, only bounds hold.
+        ledger.take_bounds(kept)
     ledger.most, memory["simulated"] = most, ledger
     return ledger
 
@@ -264,7 +273,7 @@ def _answer(
     ledger: SimulatedLedger, request: Request, solver: str, most: int
 ) -> Result:
     """Return the result, of plans that take at most ``most``."""
-    if ledger.limit < min(most, INFINITE) and len(ledger.ranked()) < ledger.top:
+    if ledger.limit < min(most, INFINITE) and not ledger.has_enough:
         ledger.doubt()
     ledger.limit = most
     ledger.plans = {
@@ -298,17 +307,27 @@ def _take_start(
     if started.best is not None:
         for priced in (started.best, *started.alternatives):
             ledger.find(_start(ledger, priced.plan, deadline))
+    if ledger.plans:
         ledger.first = ledger.ranked()[-1].value
     elif started.lower_bound_s is not None:
         ledger.first = ceil(started.lower_bound_s / TICK_S * PERIOD_SCALE)
 
 
-def _tell(ledger: SimulatedLedger, request: Request) -> None:
-    """Report the plans that the search starts from, and put them in the journal."""
+def _tell(
+    ledger: SimulatedLedger, request: Request, before: Mapping[Any, Found]
+) -> None:
+    """Report the plans that the search starts from, and put them in the journal.
+
+    Parameters
+    ----------
+    before
+        Plans that were known before, which the journal has.
+    """
     told, journal = request.params.on_progress, request.journal
     if journal is not None:
-        for found in ledger.plans.values():
-            journal.found(ledger, found)
+        for shape, found in ledger.plans.items():
+            if before.get(shape) is not found:
+                journal.found(ledger, found)
     if told is not None:
         told(ledger.progress(request.deadline.elapsed_s()))
 

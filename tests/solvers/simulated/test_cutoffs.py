@@ -61,8 +61,9 @@ def check(seed: int) -> None:
     for number, memory in enumerate(memories):
         request = replace(asked, memory=memory)
         if number:
-            # One without time, as a first plan of many problems is looked for.
-            solve(replace(request, deadline=Deadline.after(0.0)))
+            # Some without much time, as a first plan of many problems is looked for.
+            for seconds in (0.0, 0.02, 0.1):
+                solve(replace(request, deadline=Deadline.after(seconds)))
         for share in SHARES:
             # Seconds are cut to whole nanoseconds.
             cutoff_s = share * least_s + TICK_S / 2
