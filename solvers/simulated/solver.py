@@ -66,11 +66,11 @@ if TYPE_CHECKING:
 #: Share of the time limit for finding the plan of least closed form, and the seconds
 #: it gets at least.
 _START_SHARE, _START_S = 0.25, 2.0
-#: Share of it for bounds within a known limit, before a plan is looked for.
-_OUTLINE_SHARE = 0.5
 #: Share that it gets if it is still farther than this from its bound: then its plans
 #: improve more than those of simulated times would.
 _LONG_SHARE, _WIDE_GAP = 0.6, 0.1
+#: Share of the limit for bounds within a known time, before a plan is looked for.
+_OUTLINE_SHARE = 0.5
 #: Seconds after which this is looked at if there is no time limit, as a proof of the
 #: closed form may take minutes where that of simulated times takes seconds.
 _ROUND_S = 10.0
