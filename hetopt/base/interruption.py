@@ -88,19 +88,23 @@ def install() -> None:
 
 
 def remove(*, ignore: bool = False) -> None:
-    """Restore the handlers from before ``install``.
+    """Restore the handlers from before ``install``, and forget what was requested.
 
     Parameters
     ----------
     ignore
         Whether to ignore the signals instead: the process is about to end.
     """
+    global _state
     _state.held = True
     if hasattr(signal, "setitimer") and signal.SIGALRM in _state.handlers:
         signal.setitimer(signal.ITIMER_REAL, 0)
     for number, handler in _state.handlers.items():
         signal.signal(number, signal.SIG_IGN if ignore else handler)
     sys.unraisablehook = _state.hook
+    if not ignore:
+        # Else a later search of the same process would stop for it, too.
+        _state = _State(held=False)
 
 
 def requested() -> int | None:

@@ -237,6 +237,22 @@ def test_handlers_are_given_back() -> None:
     assert interruption.requested() is None
 
 
+def test_a_request_ends_with_its_command() -> None:
+    """The next command or search of this process is not stopped for it."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        interruption.install()
+        os.kill(os.getpid(), signal.SIGINT)
+        assert interruption.requested() == signal.SIGINT
+        interruption.remove()
+        assert interruption.requested() is None
+        assert not interruption.is_held()
+        with interruption.held():
+            pass
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
 def test_solvers_stop_without_it_as_ever(small: Path) -> None:
     """As a library: KeyboardInterrupt, from wherever, ends the search with its plan."""
     from hetopt.cost.build import build_table
