@@ -93,8 +93,11 @@ def race(request: Request, *, solver: str, engine: str, quick: bool = False) -> 
         early = replace(request, deadline=deadline_of_proof(request))
         interrupted = _run(early, ledger, engine=engine, quick=quick)
     if request.deadline.limit_s is not None and not interrupted:
+        before = dict(ledger.plans)
         ensure_plan(ledger, problem)
         improve_last(request, ledger)
+        if request.journal is not None:
+            request.journal.found_since(before, ledger)
     result = result_of(
         ledger,
         problem,

@@ -219,6 +219,17 @@ class Journal:
         decision = _to_json(found.decision, ledger.table)
         self._append(ledger, {"decision": decision, "value": found.value})
 
+    def found_since(self, before: Mapping[Any, Found], ledger: Ledger) -> None:
+        """Append the plans that a ledger had not before, by shape, if several are kept.
+
+        What is refuted by the last of several is so only with all of them. Of one plan,
+        what is solved is borne out by the plan, or searched again.
+        """
+        if ledger.top > 1:
+            for shape, found in ledger.plans.items():
+                if before.get(shape) is not found:
+                    self.found(ledger, found)
+
     def settled(self, ledger: Ledger, program: Program) -> None:
         """Append how a program was settled, unless it is unsettled."""
         if program.how not in (None, "unsettled"):

@@ -324,11 +324,8 @@ def _tell(
         Plans that were known before, which the journal has.
     """
     told, journal = request.params.on_progress, request.journal
-    if journal is not None and ledger.top > 1:
-        # Of one plan, what is solved is borne out by the plan, or searched again.
-        for shape, found in ledger.plans.items():
-            if before.get(shape) is not found:
-                journal.found(ledger, found)
+    if journal is not None:
+        journal.found_since(before, ledger)
     if told is not None:
         told(ledger.progress(request.deadline.elapsed_s()))
 

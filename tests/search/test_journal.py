@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from hetopt.base.deadline import Deadline
 from hetopt.cost.build import build_table
 from hetopt.errors import InputError
 from hetopt.planning.posed import search
@@ -52,11 +53,14 @@ def run(
     solver: str = "cp-sat",
     objective: Objective = "closed",
     over: Over | None = None,
+    limit_s: float | None = None,
 ) -> Result:
+    journal = None if path is None else str(path)
     request = Request(
         problem=instance.problem,
         table=instance.table,
-        params=RaceParams(jobs=0, top=top, journal=None if path is None else str(path)),
+        params=RaceParams(jobs=0, top=top, journal=journal),
+        deadline=Deadline.after(limit_s),
     )
     return search(request, solver=solver, objective=objective, over=over or Over())
 
@@ -157,6 +161,19 @@ def test_a_leaf_that_was_cut_off_keeps_what_it_settled(tmp_path: Path) -> None:
     assert (again.best, again.status) == (expected.best, expected.status)
     added = path.read_text().splitlines()[len(kept) :]
     assert not [line for line in added if "stages" in json.loads(line)]
+
+
+def test_several_plans_have_the_first_one_that_is_looked_for_late(
+    tmp_path: Path,
+) -> None:
+    """Programs are refuted with it as one of several, by slices that follow."""
+    instance = make_instance(TELLING)
+    path = tmp_path / "run.jsonl"
+    found = run(instance, path, 3, solver="dp", limit_s=1e-9)
+    assert found.best is not None
+    assert found.status == "feasible"
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    assert sum("decision" in line for line in lines) == 1
 
 
 def test_what_is_settled_is_not_searched_again(tmp_path: Path) -> None:
