@@ -25,6 +25,10 @@ class Keeps(Protocol):
         """Keep a plan."""
         ...
 
+    def found_since(self, before: Any, ledger: Any) -> None:
+        """Keep the plans that a ledger had not before, by shape, if it has several."""
+        ...
+
     def settled(self, ledger: Any, program: Any) -> None:
         """Keep how a program was settled."""
         ...

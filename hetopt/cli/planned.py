@@ -234,6 +234,7 @@ def launcher_in(problem: Problem, data: Mapping[str, Any]) -> Launcher | None:
             launcher.passed_over(ScheduleVariant(**variant._asdict())) is None
         ),
         split=launcher.split,
+        sharing=None if launcher.together is None else launcher.together.sharing,
     )
 
 
@@ -247,10 +248,17 @@ def ensure_runs(
 ) -> None:
     """Raise CheckError unless the launcher of an answer, if any, runs its plans."""
     from hetopt.export.planning.limits import runs
+    from hetopt.results.claims import asked
 
     if (known := _limits(data)) is None:
         return
     name, limits = known
+    if (divided := asked(data.get("over", ()), "divisions")) is not None:
+        together = limits.together
+        alike = [] if together is None else [*together.values(problem)]
+        if divided.get("alike", []) != alike:
+            what = ", ".join(alike) or "nothing"
+            raise CheckError([f"over.divisions.alike: {name}'s pipelines share {what}"])
     able = [runs(limits, problem, plan) for plan in plans]
     if not all(able):
         number = able.index(False)

@@ -39,6 +39,16 @@ MASTER_PORT = 29500
 Degrees = tuple[int, int, int]
 
 
+def parts_of(problem: Problem, plan: Plan) -> list[tuple[Problem, Plan]]:
+    """Return the problem and the plan of each of several pipelines."""
+    shares = [each.share for each in plan.pipelines if each.share is not None]
+    division = [share.nodes for share in shares]
+    return [
+        (part_of(problem, division, number, share.batch), plan.alone(number))
+        for number, share in enumerate(shares)
+    ]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
     """A plan with the place of each rank.
@@ -61,16 +71,11 @@ class Job:
         """Return the job of a checked plan; InputError as ``place_several``."""
         if len(plan.pipelines) == 1:
             return cls(problem=problem, plan=plan, placement=place(problem, plan))
-        shares = [each.share for each in plan.pipelines if each.share is not None]
-        division = [share.nodes for share in shares]
-        problems = [
-            part_of(problem, division, number, share.batch)
-            for number, share in enumerate(shares)
-        ]
-        placement = place_several(problem, plan, problems)
+        alone = parts_of(problem, plan)
+        placement = place_several(problem, plan, [own for own, _ in alone])
         parts = tuple(
-            cls(problem=own, plan=plan.alone(number), placement=placement.part(number))
-            for number, own in enumerate(problems)
+            cls(problem=own, plan=part, placement=placement.part(number))
+            for number, (own, part) in enumerate(alone)
         )
         return cls(problem=problem, plan=plan, placement=placement, parts=parts)
 

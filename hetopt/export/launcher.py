@@ -51,6 +51,24 @@ def any_number(problem: Problem) -> Domain:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SideBySide:
+    """Which plans a runtime runs as pipelines side by side; by default any.
+
+    Attributes
+    ----------
+    values
+        Returns what may be common to all pipelines, each value by its name; empty: they
+        need have nothing in common.
+    has
+        Whether a stage of a pipeline, whose problem is given, has one of these values
+        with q micro-batches and a strategy.
+    """
+
+    values: Callable[[Problem], tuple[str, ...]] = lambda problem: ()
+    has: Callable[[Problem, int, Strategy, str], bool] = lambda *_: True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
     """The plans that a runtime runs without a loss.
 
@@ -93,6 +111,8 @@ class Limits:
         Whether the chunks of a stage may differ.
     copies
         Whether shards may have copies (``training.shard_group``), all equally many.
+    together
+        Which of these plans it runs as pipelines side by side; None: it runs one.
     """
 
     schedules: tuple[ScheduleName, ...]
@@ -112,6 +132,7 @@ class Limits:
     blocks: bool = False
     cuts: bool = False
     copies: bool = False
+    together: SideBySide | None = None
 
     def shared_under(self, schedule: ScheduleName) -> tuple[Shared, ...]:
         """Return what must be the same on all stages under a schedule."""

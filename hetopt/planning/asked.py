@@ -11,7 +11,7 @@ from hetopt.base.fields import Count, Positive, Whole
 from hetopt.base.record import record
 from hetopt.cost.table.table import CostTable
 from hetopt.errors import InputError
-from hetopt.export.registry import launcher, limits_of, runs_any
+from hetopt.export.registry import limits_of, runs_any
 from hetopt.problem.problem import Problem
 from hetopt.problem.training.choices import ANY
 from hetopt.problem.training.principles import PRUNED, Principles
@@ -325,13 +325,12 @@ class Search:
                 "schedule",
                 f"the launcher runs {', '.join(runs)}, not {self.schedule}",
             )
-        if self.principles.relaxed:
-            yield "relax", f"is not asked of launchers' plans: leave it out, or {_LIFT}"
-        if self.pipelines > 1 and launcher(name).side_by_side is not None:
+        ends = limits_of(name).equal_ends and self.problem.model.tied
+        if self.principles.relaxed and ends:
             yield (
-                "pipelines",
-                f"is {self.pipelines}, but several pipelines are not searched within "
-                f"the limits of {name}: leave it out, or {_LIFT}",
+                "relax",
+                f"has no meaning for {name} with tied embeddings, whose ends it wants "
+                f"alike: leave it out, or {_LIFT}",
             )
 
     def over(self) -> tuple[Problem, Over]:

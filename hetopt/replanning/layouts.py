@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from scipy.optimize import linear_sum_assignment
 
+from hetopt.export.job import parts_of
 from hetopt.export.placing import place, place_several
-from hetopt.problem.division import part_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -36,12 +36,7 @@ def layout_of(problem: Problem, plan: Plan, nodes: Sequence[Node]) -> Layout:
     if len(plan.pipelines) == 1:
         placement = place(problem, plan)
     else:
-        shares = [each.share for each in plan.pipelines if each.share is not None]
-        division = [share.nodes for share in shares]
-        parts = [
-            part_of(problem, division, number, share.batch)
-            for number, share in enumerate(shares)
-        ]
+        parts = [own for own, _ in parts_of(problem, plan)]
         placement = place_several(problem, plan, parts)
     known = {node.host: node for node in nodes}
     layout: list[list[list[Device]]] = [

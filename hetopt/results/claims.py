@@ -6,8 +6,9 @@
     Which nodes to rent, at least time, at least cost, or as the front of both.
 ``{"schedules": [{"schedule": ..., "chunks": ..., "warmup_epsilon": ...}, ...]}``
     The schedules that were asked for, in the order in which ties are broken.
-``{"divisions": {"most": ...}}``
-    Up to so many pipelines side by side.
+``{"divisions": {"most": ..., "alike": [...]}}``
+    Up to so many pipelines side by side, which have one of these values in common, as
+    the launcher needs it; without ``alike`` nothing.
 ``{"launcher": ...}``
     The plans that a launcher can run.
 
@@ -30,7 +31,7 @@ import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NotRequired, TypeAlias
 
 from annotated_types import Ge, MinLen
 from typing_extensions import TypedDict
@@ -85,11 +86,18 @@ class Variant(TypedDict):
 
 
 class Divisions(TypedDict):
-    """All ways to divide the nodes among up to so many pipelines."""
+    """All ways to divide the nodes among up to so many pipelines.
+
+    Attributes
+    ----------
+    alike
+        What the launcher's pipelines may have in common: they share one of these.
+    """
 
     __pydantic_config__ = CONFIG  # type: ignore[misc]
 
     most: Count
+    alike: NotRequired[Annotated[list[str], MinLen(1)]]
 
 
 class Branching(TypedDict, total=False):
@@ -131,6 +139,8 @@ class Node(TypedDict, total=False):
         The number of a part's pipeline.
     batch
         The sequences of a part.
+    alike
+        What the pipelines of which a part is one have in common.
     passed_over
         Why this child does not count.
     """
@@ -147,6 +157,7 @@ class Node(TypedDict, total=False):
     rule: str
     pipeline: Whole
     batch: Count
+    alike: str
     passed_over: str
 
 
@@ -277,7 +288,8 @@ def _pipelines(node: Json) -> Iterator[str]:
     for child in node["children"]:
         for part in child.get("parts", ({},)):
             own = child["at"][part["pipeline"]] if part else child["at"]
-            yield json.dumps([own, part.get("batch"), part.get("bound_s")])
+            told = (part.get(key) for key in ("batch", "alike", "bound_s"))
+            yield json.dumps([own, *told])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

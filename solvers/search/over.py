@@ -39,11 +39,15 @@ class Over:
 
     @property
     def divides(self) -> bool:
-        """Whether nodes may be divided among pipelines; of a launcher, one is searched.
+        """Whether nodes may be divided among pipelines; some launchers run one."""
+        several = self.launcher is None or self.launcher.together is not None
+        return self.pipelines > 1 and several
 
-        ``Search`` refuses several for those that run them.
-        """
-        return self.pipelines > 1 and self.launcher is None
+    @property
+    def alike(self) -> tuple[str, ...]:
+        """What pipelines may have in common: they share one; empty: nothing."""
+        together = None if self.launcher is None else self.launcher.together
+        return () if together is None else together.values
 
     @property
     def branches(self) -> bool:
@@ -60,7 +64,8 @@ class Over:
         if self.schedules:
             found.append({"schedules": [asdict(each) for each in self.schedules]})
         if self.divides or self.lengths:
-            found.append({"divisions": {"most": self.pipelines}})
+            alike = {"alike": list(self.alike)} if self.alike else {}
+            found.append({"divisions": {"most": self.pipelines, **alike}})
         if self.launcher is not None:
             found.append({"launcher": self.launcher.name})
         return tuple(found)

@@ -239,6 +239,7 @@ class TreeSearch:
             cuts=self.request.params.principles.sharing == "one",
             top=top,
             quick=self.request.deadline.limit_s is not None,
+            together=None if over.launcher is None else over.launcher.together,
         )
 
     def _one(self, space: Space, top: int) -> Node:

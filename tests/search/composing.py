@@ -19,8 +19,9 @@ import yaml
 from hetopt.cost.build import build_table
 from hetopt.cost.divided import part
 from hetopt.cost.table.ticks import TICK_S
+from hetopt.export import launcher as export
 from hetopt.export.launcher import Limits
-from hetopt.export.planning.limits import broken, split
+from hetopt.export.planning.limits import broken, sharing, split
 from hetopt.planning.solving import solve_for
 from hetopt.problem.digest import problem_digest
 from hetopt.problem.reading import read_problem_text
@@ -28,7 +29,7 @@ from hetopt.results.spending import Spending
 from hetopt.solvers.dividing import divisions
 from hetopt.solvers.params import RaceParams
 from hetopt.solvers.request import Request
-from hetopt.solvers.search.branchings.runnable import Launchable
+from hetopt.solvers.search.branchings.runnable import Launchable, SideBySide
 from hetopt.solvers.search.branchings.schedules import ScheduleVariant
 from hetopt.solvers.search.over import Over
 from hetopt.solvers.search.search import TreeSearch
@@ -44,11 +45,16 @@ if TYPE_CHECKING:
     from tests.oracle.brute_force import Found
 
 Time = Literal["closed", "simulated"]
-#: Stages of a plan have the same dp, and recompute nothing or something.
+#: Stages of a plan have the same dp, and recompute nothing or something; those of all
+#: pipelines have the same cp.
 LIMITS = Limits(
     schedules=("1f1b", "interleaved-1f1b"),
     shared=("dp",),
     recompute=(("none", "full"), ("selective",)),
+    together=export.SideBySide(
+        values=lambda problem: ("1", "2", "4"),
+        has=lambda problem, q, strategy, value: strategy.cp == int(value),
+    ),
 )
 #: What is searched under, in closed form; the simulated time of the first two.
 SCHEDULES = (
@@ -119,8 +125,13 @@ class Asked:
     @property
     def over(self) -> Over:
         spending = None if self.measure is None else Spending(budget=BUDGET)
+        together = LIMITS.together
+        assert together is not None
         launcher = Launchable(
             name="toy",
+            together=SideBySide(
+                values=together.values(drawn(0)), sharing=partial(sharing, LIMITS)
+            ),
             broken=partial(broken, LIMITS),
             split=partial(split, LIMITS),
             passed_over=lambda each: (
@@ -214,19 +225,22 @@ class Truth:
         for shape, runs, times in self.plans(problem):
             if runs or not asked.launcher:
                 yield shape, times[asked.time]
-        if asked.pipelines > 1 and not asked.launcher:
-            for way in divisions(problem, asked.pipelines):
-                yield way, self.longest(problem, way, asked.time)
+        for way in divisions(problem, asked.pipelines) if asked.pipelines > 1 else ():
+            yield way, self.longest(problem, way, asked)
 
-    def longest(self, problem: Problem, way: Any, time: Time) -> float:
+    def longest(self, problem: Problem, way: Any, asked: Asked) -> float:
         """Return the least time of the slower of two pipelines."""
         nodes, batch = [dict(parts) for parts in way], problem.training.global_batch
         least = math.inf
-        for first in range(1, batch):
+        for first, cp in product(range(1, batch), (1, 2, 4)):
             times = []
             for r, n in enumerate((first, batch - first)):
-                own = self._part(problem, nodes, r, n)
-                times.append(min((each[time] for _, _, each in own), default=math.inf))
+                own = [
+                    each[asked.time]
+                    for shape, runs, each in self._part(problem, nodes, r, n)
+                    if not asked.launcher or (runs and degrees(shape) == {cp})
+                ]
+                times.append(min(own, default=math.inf))
             least = min(least, max(times))
         return least
 
@@ -246,6 +260,12 @@ def shape_of(problem: Problem, table: CostTable, found: Found) -> object:
         (table.cluster_names[j], own.clusters[j].strategies[k], count)
         for j, k, count in zip(order, rows, stages, strict=True)
     )
+
+
+def degrees(shape: Any) -> set[int]:
+    """Return the cp of a plan's stages."""
+    _, runs = shape
+    return {strategy.cp for _, strategy, _ in runs}
 
 
 def can_be_run(table: CostTable, found: Found) -> bool:

@@ -79,6 +79,8 @@ class Asked:
         The schedules to choose from; none if there was no choice.
     most
         Most pipelines of a plan.
+    alike
+        What pipelines may have in common, one of which they share; empty: nothing.
     launcher
         Name of the launcher that has to run the plan, if any.
     best_s
@@ -132,16 +134,16 @@ class Asked:
             self.launcher = text(over, "launcher", "over")
         self._read_spending(over, table.tokens)
         self._read_variants(over)
-        self.most = 1
+        self.most, self.alike = 1, cast("tuple[str, ...]", ())
         if "divisions" in over:
             limits = mapping(over["divisions"], "over.divisions")
             self.most = whole(limits, "most", "over.divisions")
             if self.most > MOST_PIPELINES:
                 msg = f"is {self.most}, expected at most {MOST_PIPELINES}"
                 raise InputError(msg, field="over.divisions.most")
-            if self.launcher is not None:
-                msg = "is beside a launcher, but of a launcher one pipeline is searched"
-                raise InputError(msg, field="over.divisions")
+            place = "over.divisions"
+            for at, value in items({"alike": [], **limits}, "alike", place):
+                self.alike += (text({"value": value}, "value", at),)
         self.device_time = DeviceTime(problem, table, divided="divisions" in over)
 
     def _read_spending(self, over: Mapping[str, object], tokens: int) -> None:

@@ -52,6 +52,8 @@ class At:
     part
         If it is about one of several pipelines: all of them, its number and its
         sequences.
+    alike
+        What these have in common, by its name; None: nothing is asked.
     """
 
     asked: Asked = field(repr=False)
@@ -63,15 +65,18 @@ class At:
     leaf: LeafBound = field(repr=False)
     variant: Variant | None = None
     part: tuple[Division, int, int] | None = None
+    alike: str | None = None
 
     @property
     def is_part(self) -> bool:
         """Whether its plans are no plans of the problem, but one of its pipelines."""
         return self.part is not None
 
-    def ensure_leaf(self, entry: Mapping[str, Any], key: str) -> None:
+    def ensure_leaf(self, entry: Mapping[str, Any], *keys: str) -> None:
         """Remember keys that have no meaning in a claim without children."""
-        self.ensure_keys(entry, key, *(("pipeline", "batch") if self.is_part else ()))
+        part = ("pipeline", "batch") if self.is_part else ()
+        alike = () if self.alike is None else ("alike",)
+        self.ensure_keys(entry, *keys, *part, *alike)
 
     def ensure_keys(self, entry: Mapping[str, Any], *allowed: str) -> None:
         """Remember keys of a claim that have no meaning here."""

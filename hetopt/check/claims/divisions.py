@@ -3,8 +3,9 @@
 A claim names some pipelines, each by its number and its sequences, with a bound on its
 time; the bound holds for the same pipeline in other divisions too. All others take at
 least their device time. A division takes at least its slowest pipeline, for the best
-way to divide the batch. If sequences have several lengths, claims are about whole
-divisions; so is the claim about one pipeline that has all nodes.
+way to divide the batch; if pipelines need to have something in common, for each of what
+they may have, and the least of these. If sequences have several lengths, claims are
+about whole divisions; so is the claim about one pipeline that has all nodes.
 """
 
 from __future__ import annotations
@@ -15,14 +16,14 @@ from typing import TYPE_CHECKING, Any
 
 from hetopt.check.claims.claim import Claim
 from hetopt.check.claims.ways import Divided, name_of
-from hetopt.check.plan.reading import items, mapping, whole
+from hetopt.check.plan.reading import choice, items, mapping, whole
 from hetopt.cost.divided import depends_on
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Mapping
 
     from hetopt.check.claims.claim import At, Derive
-    from hetopt.check.claims.ways import Division
+    from hetopt.check.claims.ways import Division, Name
     from hetopt.plans.plan import Plan
 
 
@@ -31,7 +32,10 @@ class Divisions(Claim):
 
     def __init__(self, at: At, entry: Mapping[str, Any], derive: Derive) -> None:
         self._derive, self._divided = derive, _divided(at)
-        self._bounds: defaultdict[Hashable, dict[int, float]] = defaultdict(dict)
+        #: By what pipelines have in common; None: nothing is asked.
+        self._bounds: dict[str | None, defaultdict[Hashable, dict[int, float]]] = {
+            value: defaultdict(dict) for value in at.asked.alike or (None,)
+        }
         ways, device_s = self._divided.ways, self._divided.device_s
         if (said := whole(entry, "of", at.place)) != len(ways):
             at.asked.say(f"{at.place}.of: {said}, expected {len(ways)}")
@@ -60,10 +64,16 @@ class Divisions(Claim):
             else:
                 self._read_parts(replace(at, place=place), way, claim)
         self._least = device_s | whole_s
-        for name in ways if self._bounds else ():
-            if not self._bounds.keys().isdisjoint(self._divided.parts[name]):
-                self._least[name] = self._divided.least_s(name, self._bounds)
+        claimed = {key for each in self._bounds.values() for key in each}
+        for name in ways if claimed else ():
+            if not claimed.isdisjoint(self._divided.parts[name]):
+                self._least[name] = self._least_s(name)
         super().__init__(min(self._least.values()))
+
+    def _least_s(self, name: Name) -> float:
+        """Return a lower bound on the time of plans of a division."""
+        every = self._bounds.values()
+        return min(self._divided.least_s(name, bounds) for bounds in every)
 
     def _read_parts(self, at: At, way: Division, claim: Mapping[str, Any]) -> None:
         asked = at.asked
@@ -75,12 +85,22 @@ class Divisions(Claim):
             if number >= len(way) or batch >= asked.device_time.batch:
                 asked.say(f"{place}: is no pipeline of a division of the nodes")
                 continue
-            own = (way, number, batch)
-            inner = replace(at, place=place, below=(), device_s=0.0, part=own)
+            value = None
+            if asked.alike:
+                value = choice(part, "alike", asked.alike, place)
+            inner = replace(
+                at,
+                place=place,
+                below=(),
+                device_s=0.0,
+                part=(way, number, batch),
+                alike=value,
+            )
             bound_s = self._derive(inner, part).least_s
-            own_s = self._bounds[depends_on(self._divided.problem, way, number)]
+            key = depends_on(self._divided.problem, way, number)
+            own_s = self._bounds[value][key]
             own_s[batch] = max(bound_s, own_s.get(batch, 0.0))
-        at.ensure_best(claim, self._divided.least_s(name_of(way), self._bounds))
+        at.ensure_best(claim, self._least_s(name_of(way)))
 
     def of(self, plan: Plan) -> float:
         """See ``Claim``; 0 for a plan of another division."""

@@ -54,10 +54,13 @@ class Launcher(NamedTuple):
         Whether it runs a schedule.
     split
         Returns spaces that hold all plans of one that it can run, by a rule's name.
+    sharing
+        Returns the space of one of several pipelines with what these have in common.
     """
 
     runs: Runs
     split: Callable[[Problem, CostTable, str], Sequence[Space]]
+    sharing: Callable[[Problem, CostTable, str], Space] | None = None
 
 
 class Leaf(NamedTuple):
@@ -157,7 +160,8 @@ class TreeCheck:
 
         It is that of all its plans, or that of the parts that a rule splits it into.
         """
-        at.ensure_keys(entry, "by", "rule", "parts", "certificate")
+        ensure = at.ensure_leaf if place == at.place else at.ensure_keys
+        ensure(entry, "by", "rule", "parts", "certificate")
         choice(entry, "by", ("launcher",), place)
         least_s = self._certified(at, entry, place, space)
         if "rule" not in entry:
@@ -212,7 +216,12 @@ class TreeCheck:
             own = restricted(problem, at.nodes)
             self._sources[key] = own, RememberedSource(latency_sources(own))
         own, source = self._sources[key]
-        return part(own, *at.part, source)
+        made = part(own, *at.part, source)
+        if at.alike is None:
+            return made
+        assert self._launcher is not None
+        assert self._launcher.sharing is not None
+        return self._launcher.sharing(*made, at.alike)
 
 
 def _rented(

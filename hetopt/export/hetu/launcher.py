@@ -19,14 +19,16 @@ import yaml
 
 from hetopt.export.hetu.losses import (
     fits,
+    has_microbatch_size,
     hetu_losses,
     launched,
     microbatch_size,
+    microbatch_sizes,
     problem_losses,
     shards_optimizer,
     side_by_side_losses,
 )
-from hetopt.export.launcher import Launcher, Limits, Tested
+from hetopt.export.launcher import Launcher, Limits, SideBySide, Tested
 from hetopt.export.shared.scripts import mixed_note
 
 if TYPE_CHECKING:
@@ -147,6 +149,7 @@ LAUNCHER = Launcher(
         recompute=(("none", "full"),),
         losses=problem_losses,
         fits=fits,
+        together=SideBySide(values=microbatch_sizes, has=has_microbatch_size),
     ),
     side_by_side=side_by_side_losses,
 )

@@ -96,6 +96,24 @@ def microbatch_size(job: Job) -> int:
     return job.microbatch_size(job.stages[0])
 
 
+def microbatch_sizes(problem: Problem) -> tuple[str, ...]:
+    """Return the sizes that the micro-batches of several pipelines may have."""
+    return tuple(map(str, range(1, problem.training.global_batch + 1)))
+
+
+def has_microbatch_size(
+    problem: Problem, microbatches: int, strategy: Strategy, size: str
+) -> bool:
+    """Whether a stage of one of several pipelines has micro-batches of a size.
+
+    Its states are not sharded, as Hetu would shard them over all pipelines.
+    """
+    sequences = microbatches * strategy.dp * int(size)
+    zero = problem.training.zero if strategy.zero is None else strategy.zero
+    sharded = zero > 0 and strategy.dp > 1
+    return sequences == problem.training.global_batch and not sharded
+
+
 def side_by_side_losses(job: Job) -> Iterator[Loss]:
     """Yield what Hetu cannot do of several pipelines together."""
     sizes = tuple(map(microbatch_size, job.parts))

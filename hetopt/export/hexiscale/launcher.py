@@ -17,15 +17,17 @@ from typing import TYPE_CHECKING
 from hetopt.export.hexiscale.losses import (
     SHARDING,
     fits,
+    has_recomputation,
     hexiscale_losses,
     launched,
     problem_losses,
+    recomputations,
     sharding,
     side_by_side_losses,
 )
 from hetopt.export.hexiscale.models import model_size
 from hetopt.export.job import MASTER_PORT
-from hetopt.export.launcher import Launcher, Limits, Tested
+from hetopt.export.launcher import Launcher, Limits, SideBySide, Tested
 from hetopt.export.shared.scripts import script_name
 
 if TYPE_CHECKING:
@@ -169,6 +171,7 @@ LAUNCHER = Launcher(
         recompute=(("none",), ("full",)),
         losses=problem_losses,
         fits=fits,
+        together=SideBySide(values=recomputations, has=has_recomputation),
     ),
     side_by_side=side_by_side_losses,
 )

@@ -89,6 +89,22 @@ def _sharded(job: Job) -> list[Job]:
     ]
 
 
+def recomputations(problem: Problem) -> tuple[str, ...]:
+    """Return what all stages of several pipelines may recompute."""
+    return "none", "full"
+
+
+def has_recomputation(
+    problem: Problem, microbatches: int, strategy: Strategy, recompute: str
+) -> bool:
+    """Whether a stage of one of several pipelines recomputes that.
+
+    Its states are not sharded, as HexiScale would shard them over all pipelines.
+    """
+    zero = problem.training.zero if strategy.zero is None else strategy.zero
+    return strategy.recompute == recompute and not (zero > 0 and strategy.dp > 1)
+
+
 def side_by_side_losses(job: Job) -> Iterator[Loss]:
     """Yield what HexiScale cannot do of several pipelines together."""
     used = [{stage.strategy.recompute for stage in part.stages} for part in job.parts]

@@ -12,6 +12,7 @@ import numpy as np
 from hetopt.cost.table.cluster import ClusterTable
 from hetopt.cost.table.table import CostTable
 from hetopt.errors import InputError
+from hetopt.export.job import parts_of
 from hetopt.export.shared.losses import (
     cut_losses,
     group_loss,
@@ -24,9 +25,10 @@ from hetopt.problem.training.pins import Domain
 from hetopt.solvers.search.branchings.runnable import STRATEGIES
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from hetopt.export.launcher import Limits, Shared
+    from hetopt.cost.table.slice import TableSlice
+    from hetopt.export.launcher import Limits, Shared, SideBySide
     from hetopt.plans.plan import Plan
     from hetopt.plans.strategy import Strategy
     from hetopt.problem.problem import Problem
@@ -118,9 +120,12 @@ def _sides(limits: Limits, problem: Problem) -> set[bool]:
 
 def runs(limits: Limits, problem: Problem, plan: Plan) -> bool:
     """Whether the launcher runs a plan of a fitted problem as it is."""
-    if len(plan.pipelines) > 1 or (plan.cuts is not None and not limits.cuts):
-        # Several pipelines are not searched for a launcher with limits.
+    if plan.cuts is not None and not limits.cuts:
         return False
+    if len(plan.pipelines) > 1:
+        parts = parts_of(problem, plan)
+        several = limits.together is not None and _is_shared(limits.together, parts)
+        return several and all(runs(limits, *each) for each in parts)
     stages = plan.pipeline.stages
     used = [stage.strategy for stage in stages]
     offload = {each.name: each.offload is not None for each in problem.clusters}
@@ -137,6 +142,20 @@ def runs(limits: Limits, problem: Problem, plan: Plan) -> bool:
     )
 
 
+def _is_shared(together: SideBySide, parts: Sequence[tuple[Problem, Plan]]) -> bool:
+    """Whether pipelines have in common what they must."""
+    # A pipeline's own problem has a part of the batch.
+    values = {value for own, _ in parts for value in together.values(own)}
+    return not values or any(
+        all(
+            together.has(own, plan.pipeline.microbatches, stage.strategy, value)
+            for own, plan in parts
+            for stage in plan.pipeline.stages
+        )
+        for value in values
+    )
+
+
 def permits(limits: Limits, strategy: Strategy, problem: Problem) -> bool:
     """Whether a stage may have a strategy, regardless of the other stages."""
     return (
@@ -145,6 +164,21 @@ def permits(limits: Limits, strategy: Strategy, problem: Problem) -> bool:
         and (limits.fits is None or limits.fits(strategy, problem))
         and len(shard_copies(problem, strategy)) == 1
     )
+
+
+def sharing(
+    limits: Limits, problem: Problem, table: CostTable, value: str
+) -> tuple[Problem, CostTable]:
+    """Return the space of a pipeline with a value that all pipelines share."""
+    together = limits.together
+    assert together is not None
+
+    def kept(part: TableSlice) -> TableSlice:
+        return _narrowed(
+            part, lambda _, each: together.has(problem, part.microbatches, each, value)
+        )
+
+    return problem, _of_slices(table, map(kept, table.slices))
 
 
 def permitted(limits: Limits, problem: Problem, table: CostTable) -> list[CostTable]:
@@ -338,15 +372,21 @@ def narrow(table: CostTable, keep: Callable[[int, Strategy], bool]) -> CostTable
     keep
         Whether a strategy stays, given the cluster's index and the strategy.
     """
-    slices = []
-    for part in table.slices:
-        clusters = tuple(
-            _rows(cluster, [keep(j, strategy) for strategy in cluster.strategies])
-            for j, cluster in enumerate(part.clusters)
-        )
-        if any(cluster.strategies for cluster in clusters):
-            slices.append(replace(part, clusters=clusters))
-    return replace(table, slices=tuple(slices), per_unit=None)
+    return _of_slices(table, (_narrowed(part, keep) for part in table.slices))
+
+
+def _of_slices(table: CostTable, slices: Iterable[TableSlice]) -> CostTable:
+    """Return a table of the slices with any strategies."""
+    able = (part for part in slices if any(own.strategies for own in part.clusters))
+    return replace(table, slices=tuple(able), per_unit=None)
+
+
+def _narrowed(part: TableSlice, keep: Callable[[int, Strategy], bool]) -> TableSlice:
+    clusters = tuple(
+        _rows(cluster, [keep(j, strategy) for strategy in cluster.strategies])
+        for j, cluster in enumerate(part.clusters)
+    )
+    return replace(part, clusters=clusters)
 
 
 def _rows(cluster: ClusterTable, keep: list[bool]) -> ClusterTable:

@@ -6,9 +6,9 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from hetopt.errors import InputError
-from hetopt.export.planning.limits import broken, split, why_not
+from hetopt.export.planning.limits import broken, sharing, split, why_not
 from hetopt.export.registry import limits_of
-from hetopt.solvers.search.branchings.runnable import Launchable
+from hetopt.solvers.search.branchings.runnable import Launchable, SideBySide
 
 if TYPE_CHECKING:
     from hetopt.problem.problem import Problem
@@ -18,11 +18,17 @@ if TYPE_CHECKING:
 def launchable(name: str, problem: Problem) -> Launchable:
     """Return which plans a launcher can run; InputError if it has no limits."""
     limits = limits_of(name)
+    together = limits.together
     return Launchable(
         name=name,
         broken=partial(broken, limits),
         split=partial(split, limits),
         passed_over=partial(_passed_over, name, problem),
+        together=None
+        if together is None
+        else SideBySide(
+            values=together.values(problem), sharing=partial(sharing, limits)
+        ),
     )
 
 

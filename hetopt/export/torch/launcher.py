@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hetopt.base.words import counted
-from hetopt.export.launcher import Launcher, Limits, Loss
+from hetopt.export.launcher import Launcher, Limits, Loss, SideBySide
 from hetopt.export.shared.architecture import architecture_losses, as_said
 from hetopt.export.shared.kernels import (
     GRADIENTS_BF16,
@@ -336,6 +336,7 @@ LAUNCHER = Launcher(
         blocks=True,
         cuts=True,
         losses=_search_losses,
+        together=SideBySide(),
     ),
     side_by_side=device_losses,
     notes=device_notes,

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
     from hetopt.results.result import Objective
     from hetopt.solvers.dividing import Division
+    from hetopt.solvers.search.branchings.runnable import SideBySide
     from hetopt.solvers.search.node import Bools, Floats, OfLeaf, Step
     from hetopt.solvers.search.space import Space
 
@@ -212,6 +213,36 @@ class Together(Node):
         return {"parts": parts, **best_of(self)} if parts else None
 
 
+class Alike(OneOf):
+    """One division, for each of what its pipelines may have in common.
+
+    Parameters
+    ----------
+    least
+        Device time of the division.
+    values
+        The names of these.
+    make
+        Returns the division with one of them.
+    """
+
+    def __init__(
+        self, least: float, values: Sequence[str], make: Callable[[str], Together]
+    ) -> None:
+        self._values = values
+        every = np.full(len(values), least)
+        super().__init__(every, lambda index: make(values[index]))
+
+    def claim(self, of_leaf: OfLeaf | None = None) -> dict[str, Any] | None:
+        """Return the claims of the pipelines that were searched."""
+        parts = [
+            {"alike": self._values[index], **part}
+            for index, node in sorted(self.known.nodes.items())
+            for part in (node.claim(of_leaf) or {"parts": ()})["parts"]
+        ]
+        return {"parts": parts, **best_of(self)} if parts else None
+
+
 class Divisions(OneOf):
     """Every division of the nodes among up to so many pipelines.
 
@@ -232,6 +263,8 @@ class Divisions(OneOf):
         Whether nodes may be cut in halves.
     quick
         Whether to look for a plan of one pipeline first, which takes little time.
+    together
+        How a launcher runs several; None: any beside any.
 
     Raises
     ------
@@ -251,9 +284,10 @@ class Divisions(OneOf):
         cuts: bool,
         top: int = 1,
         quick: bool = False,
+        together: SideBySide | None = None,
     ) -> None:
         self._space, self._below, self._objective = space, below, objective
-        self._quick = quick
+        self._quick, self._sharing = quick, together
         problem = space.own
         whole = tuple(everything(problem).items())
         self.ways: list[Division] = [(whole,)]
@@ -280,7 +314,14 @@ class Divisions(OneOf):
         way = self.ways[index]
         if len(way) == 1:
             return self._below(self._space, self.top)
-        seats = [self._seat(way, number) for number in range(len(way))]
+        values = () if self._sharing is None else self._sharing.values
+        if not values:
+            return self._together(way, None)
+        least_s = self.known.bound[index]
+        return Alike(least_s, values, lambda value: self._together(way, value))
+
+    def _together(self, way: Division, value: str | None) -> Together:
+        seats = [self._seat(way, number, value) for number in range(len(way))]
         return Together(self._space, way, seats, self._objective)
 
     def next(self, cutoff: float) -> Step | None:
@@ -292,15 +333,24 @@ class Divisions(OneOf):
                 return replace(found, quick=True)
         return super().next(cutoff)
 
-    def _seat(self, way: Division, number: int) -> Seat:
-        """Return what is known of a share, which several divisions may have."""
+    def _seat(self, way: Division, number: int, value: str | None) -> Seat:
+        """Return what is known of a share, which several divisions may have.
+
+        Parameters
+        ----------
+        value
+            What all pipelines share; None: nothing.
+        """
         nodes = [dict(parts) for parts in way]
-        key = depends_on(self._space.own, nodes, number)
+        key = value, depends_on(self._space.own, nodes, number)
         if key not in self._known:
 
             def make(batch: int) -> Node:
                 source = self._space.devices.source
                 part = self._space.part(nodes, number, batch, source)
+                if value is not None and self._sharing is not None:
+                    space = self._sharing.sharing(part.problem, part.table, value)
+                    part = part.narrowed(*space)
                 return self._below(part, 1)
 
             self._known[key] = Seat(self._least_s(way, number), make)

@@ -34,6 +34,23 @@ STRATEGIES = "strategies"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SideBySide:
+    """How a launcher runs pipelines side by side.
+
+    Attributes
+    ----------
+    values
+        Names of what all pipelines may have in common: they share one of them. Empty:
+        they need have nothing in common.
+    sharing
+        Returns the space of one pipeline with such a value.
+    """
+
+    values: tuple[str, ...] = ()
+    sharing: Callable[[Problem, CostTable, str], tuple[Problem, CostTable]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Launchable:
     """Which plans a launcher can run.
 
@@ -49,12 +66,15 @@ class Launchable:
         together, or what ``broken`` returns.
     passed_over
         Returns why it does not run a schedule; None: it does.
+    together
+        How it runs pipelines side by side; None: it runs one.
     """
 
     name: str
     broken: Callable[[Problem, Plan], str | None]
     split: Callable[[Problem, CostTable, str], Sequence[tuple[Problem, CostTable]]]
     passed_over: Callable[[ScheduleVariant], str | None]
+    together: SideBySide | None = None
 
 
 class Runnable(Node):

@@ -11,7 +11,11 @@ import pytest
 
 import hetopt
 from hetopt.check import check_result
+from hetopt.check.plan.reading import read_plan
 from hetopt.cli import main
+from hetopt.export.bundle import losses_of
+from hetopt.export.job import Job
+from hetopt.export.registry import launcher
 from hetopt.pricing.several import price_several
 from hetopt.problem.reading import read_problem_text
 from hetopt.report.schemas import SCHEMAS
@@ -135,7 +139,6 @@ def test_others_refuse_it_in_one_line(
     ("options", "why"),
     [
         (("--table", "lost.yaml"), "--table: has no rows for pipelines"),
-        (("--for", "hetu"), "--pipelines: is 2, but several pipelines are not"),
         (("--solver", "dfs"), "does not race"),
         (("--pipelines", "5"), "--pipelines: is 5, expected 1 to 4"),
     ],
@@ -267,8 +270,47 @@ def test_a_launcher_has_one_with_a_certificate(
     child = {"at": [{"a100": [2, 2]}], **data["claims"]}
     data["claims"] = {"by": "divisions", "of": 1, "children": [child]}
     Path("forged.json").write_text(json.dumps(data))
-    assert main(["check", "even.yaml", "forged.json"]) == 2
-    assert "over.divisions: is beside a launcher" in capsys.readouterr().err
+    assert main(["check", "even.yaml", "forged.json"]) == 1
+    assert "the divisions prove only" in capsys.readouterr().err
+
+
+@pytest.mark.usefixtures("lost")
+@pytest.mark.quick_cases(1)
+@pytest.mark.parametrize("name", ["torch", "hetu", "hexiscale"])
+def test_a_launcher_runs_several(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """As they are: they have in common what it needs, and nothing is lost."""
+    text = TEXT.replace("layers: 6, hidden: 1024, heads: 8, ffn: 4096, vocab: 4000", "")
+    text = text.replace("model: {}", "model: {preset: llama-7b, layers: 6}")
+    text = text.replace("8192", "4096, zero: 0").replace("A100-40GB", "A100-80GB")
+    Path("lost.yaml").write_text(text)
+    files = "--out", "plan.json", "--certificate", "cert.json"
+    asked = "--objective", "closed", "--for", name, "--pipelines", "2", "--jobs", "1"
+    assert main(["plan", "lost.yaml", *asked, *files]) == 0
+    assert f"{name} can run, of up to 2 pipelines" in capsys.readouterr().out
+    data = json.loads(Path("plan.json").read_text("utf-8"))
+    assert data["status"] == "optimal"
+    plan = read_plan(data["plan"], "plan")
+    assert len(plan.pipelines) == 2
+    problem = hetopt.read_problem("lost.yaml").under(plan.schedule)
+    assert losses_of(Job.of(problem, plan), launcher(name)) == ()
+    assert main(["check", "lost.yaml", "plan.json"]) == 0
+    assert main(["verify", "lost.yaml", "plan.json", "cert.json"]) == 0
+    divisions = data["over"][0]["divisions"]
+    if name == "torch":
+        assert divisions == {"most": 2}
+        return
+    # The best of pipelines that share another value need not be that of all.
+    del data["asked"]
+    value = divisions["alike"].pop()
+    for child in data["claims"]["children"]:
+        parts = child.get("parts", ())
+        child["parts"] = [part for part in parts if part["alike"] != value]
+        if not parts:
+            del child["parts"]
+    Path("forged.json").write_text(json.dumps(data))
+    capsys.readouterr()
+    assert main(["check", "lost.yaml", "forged.json"]) == 1
+    assert f"alike: {name}'s pipelines share" in capsys.readouterr().err
 
 
 @pytest.mark.usefixtures("lost")
