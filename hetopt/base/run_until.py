@@ -73,7 +73,8 @@ def _must_go_on(frame: FrameType | None) -> bool:
     numba uses generators to register what it can compile. A generator that an exception
     ends stays ended, and no kernel can be loaded any more. LLVM passes compiled code to
     a callback: an exception there is dropped together with the kernel, which causes an
-    error later. A file that was just opened is not yet one that ``with`` closes.
+    error later; so does code that LLVM has, but numba no more. A file that was just
+    opened is not yet one that ``with`` closes.
     """
     while frame is not None:
         code = frame.f_code
@@ -82,7 +83,10 @@ def _must_go_on(frame: FrameType | None) -> bool:
         if (
             "llvmlite" in packages
             or "pathlib" in packages
-            or (code.co_name == "refresh" and "numba" in packages)
+            or (
+                "numba" in packages
+                and (code.co_name == "refresh" or path.stem == "codegen")
+            )
             or (code.co_name == "get_data" and "importlib" in code.co_filename)
         ):
             return True

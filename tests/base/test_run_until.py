@@ -85,6 +85,8 @@ def test_an_error_in_time_is_raised() -> None:
     [
         # An exception there leaves numba unable to load a kernel ever after.
         ("site-packages/numba/core/base.py", "refresh"),
+        # Or LLVM with code that numba has no more.
+        ("site-packages/numba/core/codegen.py", "add_ir_module"),
         # Or a file that is open, which nothing closes.
         ("lib/python3.11/pathlib.py", "read_bytes"),
         ("lib/python3.13/pathlib/_local.py", "open"),
