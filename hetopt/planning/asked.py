@@ -325,12 +325,11 @@ class Search:
                 "schedule",
                 f"the launcher runs {', '.join(runs)}, not {self.schedule}",
             )
-        ends = limits_of(name).equal_ends and self.problem.model.tied
-        if self.principles.relaxed and ends:
+        if self.principles.relaxed:
             yield (
                 "relax",
-                f"has no meaning for {name} with tied embeddings, whose ends it wants "
-                f"alike: leave it out, or {_LIFT}",
+                "lets stages on one node stand apart in the pipeline, which no "
+                f"launcher can start: leave it out, or {_LIFT}",
             )
 
     def over(self) -> tuple[Problem, Over]:
