@@ -144,6 +144,9 @@ class Asked:
             place = "over.divisions"
             for at, value in items({"alike": [], **limits}, "alike", place):
                 self.alike += (text({"value": value}, "value", at),)
+            if self.alike and self.launcher is None:
+                msg = "has no meaning without a launcher"
+                raise InputError(msg, field=f"{place}.alike")
         self.device_time = DeviceTime(problem, table, divided="divisions" in over)
 
     def _read_spending(self, over: Mapping[str, object], tokens: int) -> None:

@@ -219,8 +219,9 @@ class TreeCheck:
         made = part(own, *at.part, source)
         if at.alike is None:
             return made
-        assert self._launcher is not None
-        assert self._launcher.sharing is not None
+        if self._launcher is None or self._launcher.sharing is None:
+            msg = "has no meaning for a launcher that runs one pipeline"
+            raise InputError(msg, field=f"{at.place}.alike")
         return self._launcher.sharing(*made, at.alike)
 
 
