@@ -329,7 +329,8 @@ class Divisions(OneOf):
         if self._quick and not self.best:
             alone = self.child(0)
             found = alone.next(cutoff)
-            if found is not None and isinstance(alone, Leaf) and alone.is_new:
+            is_first = isinstance(alone, Leaf) and alone.is_new
+            if found is not None and (found.quick or is_first):
                 return replace(found, quick=True)
         return super().next(cutoff)
 
