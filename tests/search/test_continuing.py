@@ -91,7 +91,11 @@ def test_a_search_that_was_killed_is_continued(asked: Asked, tmp_path: Path) -> 
     for most in sorted({1, searches // 2, searches - 1}):
         journal = tmp_path / f"after {most}"
         assert kept_in(journal, asked, most) == (None, most)
-        assert kept_in(journal, asked) == (whole, searches - most)
+        answer, rest = kept_in(journal, asked)
+        assert answer == whole
+        # Spaces of pipelines that share something may be equal: the journal has all.
+        alike = asked.launcher and asked.pipelines > 1
+        assert rest <= searches - most if alike else rest == searches - most
 
 
 def answered(problem: Problem, journal: Path | None = None, **asked: Any) -> list[Any]:
