@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import pickle
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -18,10 +19,12 @@ from hetopt.check.verify.tree import Launcher, TreeCheck
 from hetopt.cli import main
 from hetopt.cli.inputs import load_problem
 from hetopt.cost.build import build_table
+from hetopt.cost.table_file.file import table_digest
 from hetopt.errors import InputError
 from hetopt.export.job import Job
 from hetopt.export.launcher import Limits
 from hetopt.export.planning.limits import broken, fitted, permits, split
+from hetopt.export.planning.runnable import launchable
 from hetopt.export.registry import SHIPPED, launcher, limited_names, limits_of
 from hetopt.problem.digest import problem_digest
 from hetopt.problem.training.choices import SCHEDULE_CHOICES
@@ -29,7 +32,7 @@ from hetopt.solvers.certificate.tree import certificate_of
 from hetopt.solvers.dp.solver import solve
 from hetopt.solvers.params import RaceParams
 from hetopt.solvers.request import Request
-from hetopt.solvers.search.branchings.runnable import Launchable
+from hetopt.solvers.search.branchings.runnable import STRATEGIES, Launchable
 from hetopt.solvers.search.over import Over
 from hetopt.solvers.search.search import TreeSearch
 from tests.export.jobs import as_llama, draw_job
@@ -408,3 +411,16 @@ def test_what_is_found_within_the_limits_loses_nothing(name: str) -> None:
     assert result.status == "optimal"
     assert result.best is not None
     assert not list(launcher(name).losses(Job.of(problem, result.best.plan)))
+
+
+@pytest.mark.parametrize("name", limited_names())
+def test_workers_can_be_sent_what_a_launcher_runs(name: str) -> None:
+    """Stability and what-if search in processes of their own."""
+    instance = make_instance(0)
+    sent = pickle.loads(pickle.dumps(launchable(name, instance.problem)))
+    spaces = sent.split(instance.problem, instance.table, STRATEGIES)
+    expected = split(limits_of(name), instance.problem, instance.table, STRATEGIES)
+    digests = [
+        [table_digest(table) for _, table in each] for each in (spaces, expected)
+    ]
+    assert digests[0] == digests[1]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -11,34 +12,53 @@ from hetopt.export.registry import limits_of
 from hetopt.solvers.search.branchings.runnable import Launchable, SideBySide
 
 if TYPE_CHECKING:
+    from hetopt.cost.table.table import CostTable
+    from hetopt.plans.plan import Plan
     from hetopt.problem.problem import Problem
     from hetopt.solvers.search.branchings.schedules import ScheduleVariant
 
 
 def launchable(name: str, problem: Problem) -> Launchable:
     """Return which plans a launcher can run; InputError if it has no limits."""
-    limits = limits_of(name)
-    together = limits.together
+    own, together = _Named(name), limits_of(name).together
+    side_by_side = None
+    if together is not None:
+        side_by_side = SideBySide(values=together.values(problem), sharing=own.sharing)
     return Launchable(
         name=name,
-        broken=partial(broken, limits),
-        split=partial(split, limits),
-        passed_over=partial(_passed_over, name, problem),
-        together=None
-        if together is None
-        else SideBySide(
-            values=together.values(problem), sharing=partial(sharing, limits)
-        ),
+        broken=own.broken,
+        split=own.split,
+        passed_over=partial(own.passed_over, problem),
+        together=side_by_side,
     )
 
 
-def _passed_over(name: str, problem: Problem, variant: ScheduleVariant) -> str | None:
-    """Return why a launcher does not run a schedule; None: it does."""
-    limits = limits_of(name)
-    if variant.schedule not in limits.schedules:
-        return f"{name} does not run it"
-    try:
-        return why_not(limits, variant.of(problem))
-    except InputError:
-        # The problem cannot have this schedule, which others say.
-        return None
+@dataclass(frozen=True, slots=True)
+class _Named:
+    """A launcher by its name: limits have functions that workers cannot be sent."""
+
+    name: str
+
+    def broken(self, problem: Problem, plan: Plan) -> str | None:
+        return broken(limits_of(self.name), problem, plan)
+
+    def split(
+        self, problem: Problem, table: CostTable, rule: str
+    ) -> list[tuple[Problem, CostTable]]:
+        return split(limits_of(self.name), problem, table, rule)
+
+    def sharing(
+        self, problem: Problem, table: CostTable, value: str
+    ) -> tuple[Problem, CostTable]:
+        return sharing(limits_of(self.name), problem, table, value)
+
+    def passed_over(self, problem: Problem, variant: ScheduleVariant) -> str | None:
+        """Return why it does not run a schedule; None: it does."""
+        limits = limits_of(self.name)
+        if variant.schedule not in limits.schedules:
+            return f"{self.name} does not run it"
+        try:
+            return why_not(limits, variant.of(problem))
+        except InputError:
+            # The problem cannot have this schedule, which others say.
+            return None
