@@ -112,7 +112,7 @@ def place(problem: Problem, plan: Plan) -> Placement:
     ------
     InputError
         The stages do not fit on the nodes in this way, which can happen only if the
-        stages of a cluster have several strategies.
+        stages of a cluster have several strategies, or do not stand together.
     """
     spelled = labels(cluster.name for cluster in problem.clusters)
     seats = {

@@ -328,8 +328,8 @@ class Search:
         if self.principles.relaxed:
             yield (
                 "relax",
-                "lets stages on one node stand apart in the pipeline, which no "
-                f"launcher can start: leave it out, or {_LIFT}",
+                "lets stages on one node stand apart in the pipeline, which exports "
+                f"cannot place: leave it out, or {_LIFT}",
             )
 
     def over(self) -> tuple[Problem, Over]:
