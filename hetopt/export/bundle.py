@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from hetopt.base.words import counted, writable
 from hetopt.errors import CheckError, InputError
 from hetopt.export.launcher import Limits, Loss
-from hetopt.export.placing import Rank
+from hetopt.export.placing import Rank, divided
 from hetopt.export.readme import lossy, readme
 from hetopt.export.shared.losses import (
     cut_losses,
@@ -91,6 +91,7 @@ def losses_of(job: Job, launcher: Launcher) -> tuple[Loss, ...]:
         (
             *_schedule_losses(part, launcher),
             *_limit_losses(part, launcher),
+            *_host_losses(part, launcher),
             *launcher.losses(part),
         )
         for part in job.pipelines
@@ -146,6 +147,17 @@ def _limit_losses(job: Job, launcher: Launcher) -> Iterator[Loss]:
     if isinstance(limits, Limits):
         yield from part_losses(job.problem.model, limits.parts)
         yield from offload_losses(job.clusters, limits.no_offload(job.problem))
+
+
+def _host_losses(job: Job, launcher: Launcher) -> Iterator[Loss]:
+    """Yield a loss if ranks of a host do not follow each other, but have to."""
+    if launcher.divides_hosts or not (hosts := divided(job.placement)):
+        return
+    msg = (
+        f"ranks of {hosts[0]} that do not follow each other: hetopt's files start all "
+        "ranks of a host at once (plan again without --relax)"
+    )
+    yield Loss(msg)
 
 
 def ranks_csv(placement: Placement) -> str:

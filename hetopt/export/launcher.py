@@ -226,6 +226,9 @@ class Launcher:
         starts the user's program.
     copies
         Whether shards may have copies, unless ``limits`` say it.
+    divides_hosts
+        Whether its files can start a host's ranks in several groups. A plan with
+        relaxed principles may need it: its stages on one node may stand apart.
     """
 
     name: str
@@ -243,3 +246,4 @@ class Launcher:
     no_split: str = "it runs gradients of weights with the rest of the backward pass"
     recomputes: tuple[Recompute, ...] | None = None
     copies: bool = False
+    divides_hosts: bool = False

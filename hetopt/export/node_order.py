@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from hetopt.export.node_parts import Part, nodes_of
 from hetopt.problem.cluster.packing import packed
 
 if TYPE_CHECKING:
@@ -69,8 +70,8 @@ def shares_of(cluster: Cluster, stages: Sequence[Stage]) -> list[Share]:
 def node_order(cluster: Cluster, shares: Sequence[Share]) -> list[int]:
     """Return the node of every share, counted from 0.
 
-    The shares of a node follow each other. The node of the share before is tried
-    first, then free nodes, the smallest first; of one size, the first. If not all
+    The shares of a node follow each other if they can. The node of the share before is
+    tried first, then free nodes, the smallest first; of one size, the first. If not all
     shares fit, the list ends with the last share that could be placed.
     """
     start = furthest = Choice(0, 0, cluster.sizes)
@@ -84,6 +85,10 @@ def node_order(cluster: Cluster, shares: Sequence[Share]) -> list[int]:
         if choice.done < len(shares):
             # The choice that is added last is tried first.
             open_ += _next(choice, shares[choice.done])
+    if furthest.done < len(shares):
+        apart = nodes_of(cluster, [Part(each.devices, each.alone) for each in shares])
+        if apart is not None:
+            return apart
     return _numbered(cluster, furthest)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -52,7 +53,8 @@ class PlacedNode:
     """A host with its ranks ``first_rank <= r < first_rank + slots``.
 
     Rank ``first_rank + i`` runs on device ``first_device + i`` of the host. A host that
-    is divided among several pipelines has one entry for each.
+    is divided among several pipelines has one entry for each; so has one whose stages
+    stand apart in a pipeline.
     """
 
     host: str
@@ -101,18 +103,24 @@ class Placement:
         )
 
 
-def place(problem: Problem, plan: Plan) -> Placement:
-    """Place the stages of a plan of one pipeline, each host with consecutive ranks.
+def divided(placement: Placement) -> list[str]:
+    """Return the hosts whose ranks are in several groups."""
+    counts = Counter(node.host for node in placement.nodes)
+    return [host for host, count in counts.items() if count > 1]
 
-    A stage of no more devices than a node may share it with its neighbours and never
-    spans two; a larger one has nodes of its own. The latency table assumes the same.
-    Devices of a node that no stage takes are idle.
+
+def place(problem: Problem, plan: Plan) -> Placement:
+    """Place the stages of a plan of one pipeline.
+
+    A stage of no more devices than a node may share it with others and never spans two;
+    a larger one has nodes of its own. The latency table assumes the same. The stages of
+    a node are neighbours if they can be, so that its ranks follow each other. Devices
+    of a node that no stage takes are idle.
 
     Raises
     ------
     InputError
-        The stages do not fit on the nodes in this way, which can happen only if the
-        stages of a cluster have several strategies, or do not stand together.
+        The stages do not fit on the nodes in this way.
     """
     spelled = labels(cluster.name for cluster in problem.clusters)
     seats = {
@@ -200,6 +208,7 @@ def _placed(
     ranks: list[Rank] = []
     nodes: list[PlacedNode] = []
     last: tuple[str, int] | None = None
+    used: Counter[tuple[str, int]] = Counter()
     for number, stage in enumerate(stages):
         cluster = clusters[stage.cluster]
         coordinates = _coordinates(stage)
@@ -221,12 +230,13 @@ def _placed(
                         cluster=cluster.name,
                         first_rank=start[1] + len(ranks),
                         slots=0,
-                        first_device=seat.first_device,
+                        first_device=seat.first_device + used[here],
                     )
                 )
                 last = here
             ranks += _ranks(nodes[-1], (start[0], number), devices, coordinates)
             nodes[-1] = replace(nodes[-1], slots=nodes[-1].slots + devices)
+            used[here] += devices
             left -= devices
     return ranks, nodes
 

@@ -6,6 +6,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING
 
 from hetopt.base.words import counted
+from hetopt.export.placing import divided
 from hetopt.export.shared.losses import listed
 from hetopt.version import __version__
 
@@ -27,6 +28,11 @@ def readme(job: Job, launcher: Launcher, losses: Sequence[Loss], commands: str) 
         "`ranks.csv` says where every rank runs and its coordinates; `hostfile` lists "
         "the hosts in rank order.",
     ]
+    if hosts := divided(job.placement):
+        parts.append(
+            f"Ranks of {', '.join(hosts)} are in several groups, each with a line in "
+            "`hostfile` and devices of its own: start all of them."
+        )
     if losses:
         parts.append(
             "**These files differ from the plan**: `LOSSY.md` lists what is lost, and "

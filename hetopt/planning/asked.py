@@ -11,6 +11,7 @@ from hetopt.base.fields import Count, Positive, Whole
 from hetopt.base.record import record
 from hetopt.cost.table.table import CostTable
 from hetopt.errors import InputError
+from hetopt.export.registry import launcher as launcher_of
 from hetopt.export.registry import limits_of, runs_any
 from hetopt.problem.problem import Problem
 from hetopt.problem.training.choices import ANY
@@ -326,10 +327,22 @@ class Search:
                 f"the launcher runs {', '.join(runs)}, not {self.schedule}",
             )
         if self.principles.relaxed:
+            yield from self._apart_faults(name)
+
+    def _apart_faults(self, name: str) -> Iterator[tuple[str, str]]:
+        """Yield why a launcher's plans keep all principles, if they have to."""
+        runtime = launcher_of(name)
+        if not runtime.divides_hosts:
             yield (
                 "relax",
-                "lets stages on one node stand apart in the pipeline, which exports "
-                f"cannot place: leave it out, or {_LIFT}",
+                f"lets stages on one node stand apart, but {runtime.title} starts all "
+                f"ranks of a host at once: leave it out, or {_LIFT}",
+            )
+        elif limits_of(name).equal_ends and self.problem.model.tied:
+            yield (
+                "relax",
+                f"has no meaning for {runtime.title} with tied embeddings, whose ends "
+                f"it wants alike: leave it out, or {_LIFT}",
             )
 
     def over(self) -> tuple[Problem, Over]:

@@ -2,13 +2,17 @@
 
 from collections import Counter
 from dataclasses import replace
+from random import Random
 
 import pytest
 
-from hetopt.export.bundle import ranks_csv
+from hetopt.check.plan.packing import packing_findings
+from hetopt.export.bundle import bundle, losses_of, ranks_csv
 from hetopt.export.job import Job
+from hetopt.export.registry import SHIPPED, launcher
 from hetopt.plans.plan import Pipeline, Plan, Stage
 from hetopt.plans.strategy import Strategy
+from hetopt.problem.cluster.packing import packed
 from tests.export.jobs import draw_job
 from tests.oracle import plain
 
@@ -91,6 +95,15 @@ def job_of(nodes: tuple[int, ...], *strategies: tuple[int, int, int]) -> Job:
         ((8, 7, 8), [(2, 1, 8)], ["h0 h2"]),
         # Several sizes: those of 8 keep the nodes of 8.
         ((8, 7), [(4, 1, 1), (2, 1, 1), (1, 1, 1), (8, 1, 1)], ["h1"] * 3 + ["h0"]),
+        # Stages of one node stand together while there are nodes, else apart.
+        ((8, 8, 8), [(4, 1, 1), (8, 1, 1), (4, 1, 1)], ["h0", "h1", "h2"]),
+        ((8, 8), [(4, 1, 1), (8, 1, 1), (4, 1, 1)], ["h1", "h0", "h1"]),
+        ((8, 8, 8), [(4, 1, 1), (2, 1, 8), (4, 1, 1)], ["h2", "h0 h1", "h2"]),
+        (
+            (4, 8),
+            [(3, 1, 1), (6, 1, 1), (2, 1, 1), (1, 1, 1)],
+            ["h0", "h1", "h1", "h0"],
+        ),
     ],
 )
 def test_nodes_of_any_size(
@@ -106,6 +119,65 @@ def test_nodes_of_any_size(
         own = [rank.host for rank in ranks if rank.stage == stage]
         found.append(" ".join(sorted(set(own))))
     assert found == hosts
+
+
+@pytest.mark.quick_seeds(60)
+@pytest.mark.parametrize("seed", range(300))
+def test_stages_of_any_sizes_are_placed_where_they_fit_at_all(seed: int) -> None:
+    draw = Random(seed)
+    sizes = draw.choice(((8,), (8, 8), (4, 4, 4), (8, 7), (8, 8, 6), (5, 4, 3)))
+    wanted = [
+        (draw.choice((1, 1, 2)), 1, draw.choice((1, 2, 3, 4, 8)))
+        for _ in range(draw.randint(1, 6))
+    ]
+    strategies = [Strategy(dp=d, cp=c, tp=t, recompute="none") for d, c, t in wanted]
+    cluster = plain.cluster(
+        "a", len(sizes), max(sizes), unequal=sizes if len(set(sizes)) > 1 else None
+    )
+    if list(packing_findings(cluster, strategies)) or any(
+        packed(cluster, each.devices, each.inside) is None for each in strategies
+    ):
+        return
+    ranks = job_of(sizes, *wanted).placement.ranks
+    assert len({(rank.host, rank.local_device) for rank in ranks}) == len(ranks)
+    assert all(rank.local_device < sizes[int(rank.host[1:])] for rank in ranks)
+    hosts = [
+        {rank.host for rank in ranks if rank.stage == i} for i in range(len(wanted))
+    ]
+    for i, each in enumerate(strategies):
+        if each.devices <= max(sizes):
+            assert len(hosts[i]) == 1
+        else:
+            assert all(
+                hosts[i].isdisjoint(hosts[k]) for k in range(len(hosts)) if k != i
+            )
+
+
+APART = [(4, 1, 1), (8, 1, 1), (2, 1, 2)]
+
+
+@pytest.mark.parametrize("name", sorted(SHIPPED))
+def test_host_in_several_groups_has_a_script_for_each_or_is_a_loss(name: str) -> None:
+    runtime = launcher(name)
+    job = job_of((8, 8), *APART)
+    losses = [
+        loss.what for loss in losses_of(job, runtime) if "ranks of h1" in loss.what
+    ]
+    assert bool(losses) == (name in {"flagscale", "slurm"}) != runtime.divides_hosts
+
+
+def test_scripts_of_a_host_start_their_groups_on_devices_of_their_own() -> None:
+    files = bundle(job_of((8, 8), *APART), launcher("torchrun"), allow_lossy=False)
+    assert sorted(name for name in files if name.endswith(".sh")) == [
+        "nodes/0-h1.sh",
+        "nodes/1-h0.sh",
+        "nodes/2-h1.sh",
+    ]
+    own = [files["nodes/0-h1.sh"], files["nodes/2-h1.sh"]]
+    for text, devices, rank in zip(own, ("0,1,2,3", "4,5,6,7"), (0, 2), strict=True):
+        assert f"VISIBLE_DEVICES:-{devices}}}" in text
+        assert f"--nnodes=3 --node_rank={rank} --nproc_per_node=4" in text
+    assert "Ranks of h1 are in several groups" in files["README.md"]
 
 
 def test_hosts_are_the_inventorys_or_said_to_be_invented() -> None:

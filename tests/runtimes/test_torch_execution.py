@@ -350,8 +350,8 @@ def check_messages(job: Job, found: list[dict[str, Any]]) -> None:
             assert moved == expected, (kind, side)
 
 
-#: On one node, and on two of unequal devices.
-BY_SCRIPTS = ("1f1b", "h-1f1b, replicas to tensors")
+#: On one node, on two of unequal devices, and on two of which one starts two groups.
+BY_SCRIPTS = ("1f1b", "h-1f1b, replicas to tensors", "a hall again")
 
 
 @pytest.mark.parametrize("name", [*CASES, *(f"cut, {name}" for name in CUTS)])

@@ -98,6 +98,13 @@ CASES = {
         model={"kv_heads": 4},
         training={"gradients": "bf16"},
     ),
+    "a hall again": Case(
+        schedule="1f1b",
+        degrees=(PAIR, (2, 1, 1), ONE),
+        halls=(0, 1, 0),
+        each=2,
+        model={"tied": True},
+    ),
     "own warm-ups": Case(
         schedule="free-1f1b",
         degrees=(ONE, ONE, ONE, ONE),

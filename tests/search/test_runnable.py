@@ -28,6 +28,7 @@ from hetopt.export.planning.runnable import launchable
 from hetopt.export.registry import SHIPPED, launcher, limited_names, limits_of
 from hetopt.problem.digest import problem_digest
 from hetopt.problem.training.choices import SCHEDULE_CHOICES
+from hetopt.problem.training.principles import PRUNED, Principles
 from hetopt.solvers.certificate.tree import certificate_of
 from hetopt.solvers.dp.solver import solve
 from hetopt.solvers.params import RaceParams
@@ -75,8 +76,11 @@ def best_within(limits: Limits, request: Request, solve: Solve = solve) -> Resul
     return found
 
 
-def drawn(problem: Problem, table: CostTable, top: int = 1) -> Request:
-    return Request(problem=problem, table=table, params=RaceParams(jobs=0, top=top))
+def drawn(
+    problem: Problem, table: CostTable, top: int = 1, principles: Principles = PRUNED
+) -> Request:
+    params = RaceParams(jobs=0, top=top, principles=principles)
+    return Request(problem=problem, table=table, params=params)
 
 
 @pytest.mark.parametrize("seed", range(18))
@@ -107,6 +111,29 @@ def test_no_plan_that_can_be_run_is_better(seed: int, limits: Limits) -> None:
         if shape is not None:
             assert one.bound_s is not None
             assert one.bound_s <= shape.value_ns * 1e-9
+
+
+@pytest.mark.quick_cases(2)
+@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("relaxed", [("p3",), ("p4",), ("p3", "p4-falling-tp")])
+@pytest.mark.parametrize("limits", [ALIKE, NO_CP], ids=["alike", "no-cp"])
+def test_nor_is_one_that_breaks_principles(
+    seed: int, relaxed: tuple[str, ...], limits: Limits
+) -> None:
+    instance, principles = make_instance(seed), Principles.relaxing(relaxed)
+    problem, table = instance.problem, instance.table
+    found = best_within(limits, drawn(problem, table, principles=principles))
+    values = [
+        shape.value_ns
+        for shape in brute_force(problem, table, principles).shapes
+        if _can_be_run(limits, problem, table, shape)
+    ]
+    if not values:
+        assert (found.status, found.best) == ("infeasible", None)
+        return
+    assert found.status == "optimal"
+    assert found.best is not None
+    assert found.best.closed_form_s == pytest.approx(values[0] * 1e-9, rel=1e-6)
 
 
 def _can_be_run(
@@ -323,7 +350,7 @@ def test_command_prints_the_price_and_a_plan_that_passes_its_check(
     [
         (["--for", "nobody"], "--for: there is no launcher 'nobody'"),
         (["--for", "megatron", "--schedule", "gpipe"], "--schedule: the launcher runs"),
-        (["--for", "megatron", "--relax", "p4"], "--relax: lets stages on one node"),
+        (["--for", "flagscale", "--relax", "p4"], "--relax: lets stages on one node"),
         (["--for", "megatron", "--solver", "mcts"], "--solver: is mcts, which proves"),
     ],
 )

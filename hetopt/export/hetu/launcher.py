@@ -152,4 +152,5 @@ LAUNCHER = Launcher(
         together=SideBySide(values=microbatch_sizes, has=has_microbatch_size),
     ),
     side_by_side=side_by_side_losses,
+    divides_hosts=True,
 )

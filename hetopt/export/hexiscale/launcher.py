@@ -174,4 +174,5 @@ LAUNCHER = Launcher(
         together=SideBySide(values=recomputations, has=has_recomputation),
     ),
     side_by_side=side_by_side_losses,
+    divides_hosts=True,
 )

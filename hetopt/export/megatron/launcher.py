@@ -103,4 +103,5 @@ LAUNCHER = Launcher(
     commands=commands,
     limits=LIMITS,
     tested=TESTED,
+    divides_hosts=True,
 )

@@ -379,4 +379,5 @@ LAUNCHER = Launcher(
     commands=commands,
     limits=replace(LIMITS, losses=_problem_losses),
     tested=TESTED,
+    divides_hosts=True,
 )

@@ -340,4 +340,5 @@ LAUNCHER = Launcher(
     ),
     side_by_side=device_losses,
     notes=device_notes,
+    divides_hosts=True,
 )

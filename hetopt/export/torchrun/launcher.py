@@ -38,4 +38,10 @@ def commands(job: Job) -> str:
     )
 
 
-LAUNCHER = Launcher(name="torchrun", title="torchrun", files=files, commands=commands)
+LAUNCHER = Launcher(
+    name="torchrun",
+    title="torchrun",
+    files=files,
+    commands=commands,
+    divides_hosts=True,
+)

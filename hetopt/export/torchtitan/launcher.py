@@ -348,4 +348,5 @@ LAUNCHER = Launcher(
     recomputes=(*RECOMPUTE, "per-operator"),
     copies=True,
     limits="its pipelines are those of torch.distributed.pipelining: use torch",
+    divides_hosts=True,
 )

@@ -113,7 +113,7 @@ def test_what_starts_any_plan_limits_nothing(
         ("torchtitan", "plan FILE", "distributed.pipelining: use torch), expected one"),
         ("hetuu", "whatif FILE --drop-each", "FILE: launcher: there is no launcher"),
         ("hetu", "plan FILE --solver mcts", "--solver: is mcts, which proves nothing"),
-        ("hetu", "plan FILE --relax p4", "leave it out, or give none as the launcher"),
+        ("flagscale", "plan FILE --relax p4", "FlagScale starts all ranks of a host"),
         ("hetu", "plan FILE --schedule gpipe", "--schedule: the launcher runs 1f1b, n"),
         ("hetu", "compare FILE --schedule gpipe --out d", "launcher runs 1f1b"),
         ("hetuu", "compare FILE --out d", "FILE: launcher: there is no launcher"),
