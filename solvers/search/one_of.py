@@ -17,7 +17,7 @@ from hetopt.results.settlement import OPTIMALITY_GAP
 from hetopt.solvers.search.node import Node, best_of, spread
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from numpy.typing import NDArray
 
@@ -180,19 +180,21 @@ class OneOf(Node):
                 low[index] = max(low[index], new)
             else:
                 low[inside] = np.maximum(low[inside], new)
-        for each in node.best:
-            own = self.taken(index, each)
-            if own is None:
-                continue
+        taken = (self.taken(index, each) for each in node.best)
+        self.keep(own for own in taken if own is not None)
+        return before != (self.bound, self.rest, self.best)
+
+    def keep(self, plans: Iterable[Found]) -> None:
+        """Keep the best of these plans and those known, and sum the bounds up."""
+        for own in plans:
             kept = self._plans.get(own.shape)
             if kept is None or own.value < kept.value:
                 self._plans[own.shape] = own
         ranked = sorted(self._plans.values(), key=lambda each: each.value)
         self.best = self.ranked(ranked)
-        self.bound = max(self.bound, self.least(known.bound))
+        self.bound = max(self.bound, self.least(self.known.bound))
         # Plans that are no better than the last may be left out.
-        self.rest = max(self.rest, min(self.least(known.rest), self.last))
-        return before != (self.bound, self.rest, self.best)
+        self.rest = max(self.rest, min(self.least(self.known.rest), self.last))
 
     def ranked(self, plans: Sequence[Found]) -> tuple[Found, ...]:
         """Return the plans to keep, of all, which ascend by value."""

@@ -20,8 +20,9 @@ from hetopt.cost.build import build_table
 from hetopt.cost.divided import part
 from hetopt.cost.table.ticks import TICK_S
 from hetopt.export import launcher as export
+from hetopt.export.job import parts_of
 from hetopt.export.launcher import Limits
-from hetopt.export.planning.limits import broken, sharing, split
+from hetopt.export.planning.limits import broken, is_shared, sharing, split
 from hetopt.planning.solving import solve_for
 from hetopt.problem.digest import problem_digest
 from hetopt.problem.reading import read_problem_text
@@ -130,7 +131,11 @@ class Asked:
         launcher = Launchable(
             name="toy",
             together=SideBySide(
-                values=together.values(drawn(0)), sharing=partial(sharing, LIMITS)
+                values=together.values(drawn(0)),
+                sharing=partial(sharing, LIMITS),
+                is_shared=lambda problem, plan: is_shared(
+                    together, parts_of(problem, plan)
+                ),
             ),
             broken=partial(broken, LIMITS),
             split=partial(split, LIMITS),

@@ -86,7 +86,7 @@ class Divisions(Claim):
                 asked.say(f"{place}: is no pipeline of a division of the nodes")
                 continue
             value = None
-            if asked.alike:
+            if asked.alike and "alike" in part:
                 value = choice(part, "alike", asked.alike, place)
             inner = replace(
                 at,
@@ -98,8 +98,10 @@ class Divisions(Claim):
             )
             bound_s = self._derive(inner, part).least_s
             key = depends_on(self._divided.problem, way, number)
-            own_s = self._bounds[value][key]
-            own_s[batch] = max(bound_s, own_s.get(batch, 0.0))
+            # Without a value the claim is about pipelines with any.
+            for own in self._bounds if value is None else (value,):
+                own_s = self._bounds[own][key]
+                own_s[batch] = max(bound_s, own_s.get(batch, 0.0))
         at.ensure_best(claim, self._least_s(name_of(way)))
 
     def of(self, plan: Plan) -> float:

@@ -124,7 +124,7 @@ def runs(limits: Limits, problem: Problem, plan: Plan) -> bool:
         return False
     if len(plan.pipelines) > 1:
         parts = parts_of(problem, plan)
-        several = limits.together is not None and _is_shared(limits.together, parts)
+        several = limits.together is not None and is_shared(limits.together, parts)
         return several and all(runs(limits, *each) for each in parts)
     stages = plan.pipeline.stages
     used = [stage.strategy for stage in stages]
@@ -142,7 +142,7 @@ def runs(limits: Limits, problem: Problem, plan: Plan) -> bool:
     )
 
 
-def _is_shared(together: SideBySide, parts: Sequence[tuple[Problem, Plan]]) -> bool:
+def is_shared(together: SideBySide, parts: Sequence[tuple[Problem, Plan]]) -> bool:
     """Whether pipelines have in common what they must."""
     # A pipeline's own problem has a part of the batch.
     values = {value for own, _ in parts for value in together.values(own)}

@@ -7,7 +7,8 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from hetopt.errors import InputError
-from hetopt.export.planning.limits import broken, sharing, split, why_not
+from hetopt.export.job import parts_of
+from hetopt.export.planning.limits import broken, is_shared, sharing, split, why_not
 from hetopt.export.registry import limits_of
 from hetopt.solvers.search.branchings.runnable import Launchable, SideBySide
 
@@ -23,7 +24,11 @@ def launchable(name: str, problem: Problem) -> Launchable:
     own, together = _Named(name), limits_of(name).together
     side_by_side = None
     if together is not None:
-        side_by_side = SideBySide(values=together.values(problem), sharing=own.sharing)
+        side_by_side = SideBySide(
+            values=together.values(problem),
+            sharing=own.sharing,
+            is_shared=own.is_shared,
+        )
     return Launchable(
         name=name,
         broken=own.broken,
@@ -51,6 +56,11 @@ class _Named:
         self, problem: Problem, table: CostTable, value: str
     ) -> tuple[Problem, CostTable]:
         return sharing(limits_of(self.name), problem, table, value)
+
+    def is_shared(self, problem: Problem, plan: Plan) -> bool:
+        together = limits_of(self.name).together
+        assert together is not None
+        return is_shared(together, parts_of(problem, plan))
 
     def passed_over(self, problem: Problem, variant: ScheduleVariant) -> str | None:
         """Return why it does not run a schedule; None: it does."""

@@ -46,11 +46,20 @@ class Seat(Node):
     low, known
         By batch, 0 to B: a lower bound on V, and the time of the best known plan; inf
         if there is none; (B + 1,).
+
+    Parameters
+    ----------
+    wider
+        The same share with more plans, whose bounds hold here, too.
     """
 
-    def __init__(self, low: Floats, make: Callable[[int], Node]) -> None:
+    def __init__(
+        self, low: Floats, make: Callable[[int], Node], wider: Seat | None = None
+    ) -> None:
         super().__init__()
-        self.low = low
+        self.low, self._wider = low, wider
+        if wider is not None:
+            wider.parents.append((self, None))
         self.known = np.full(len(low), np.inf)
         self.nodes: dict[int, Node] = {}
         self._make = make
@@ -65,7 +74,13 @@ class Seat(Node):
         return self.nodes[batch]
 
     def update(self, key: Any) -> bool:
-        """See ``Node``."""
+        """See ``Node``; the key is the batch, or None of the wider share."""
+        if key is None:
+            assert self._wider is not None
+            higher = np.maximum(self.low, self._wider.low)
+            rose = not np.array_equal(higher, self.low)
+            self.low[:] = higher
+            return rose
         node = self.nodes[key]
         before = self.low[key], self.known[key]
         self.low[key] = max(self.low[key], node.bound)
@@ -214,32 +229,70 @@ class Together(Node):
 
 
 class Alike(OneOf):
-    """One division, for each of what its pipelines may have in common.
+    """One division, whose pipelines have to have something in common.
+
+    It is searched without that first. If the best pipelines have nothing in common, it
+    is searched for each of what they may have; these have its bound from the start.
 
     Parameters
     ----------
-    least
-        Device time of the division.
-    values
-        The names of these.
+    whole
+        The division without that.
+    together
+        What pipelines may have in common.
     make
-        Returns the division with one of them.
+        Returns the division with one of these values.
     """
 
     def __init__(
-        self, least: float, values: Sequence[str], make: Callable[[str], Together]
+        self, whole: Together, together: SideBySide, make: Callable[[str], Together]
     ) -> None:
-        self._values = values
-        every = np.full(len(values), least)
-        super().__init__(every, lambda index: make(values[index]))
+        self._whole, self._together = whole, together
+        values = together.values
+        super().__init__(
+            np.full(len(values), whole.bound), lambda index: make(values[index])
+        )
+        whole.parents.append((self, None))
+
+    def update(self, key: Any) -> bool:
+        """See ``Node``; the key None is of the division without that."""
+        if key is not None:
+            return super().update(key)
+        before, whole = (self.bound, self.rest, self.best), self._whole
+        for low, new in (
+            (self.known.bound, whole.bound),
+            (self.known.rest, whole.rest),
+        ):
+            np.maximum(low, new, out=low)
+        is_shared = self._together.is_shared
+        self.keep(
+            each
+            for each in whole.best
+            if is_shared(each.space.problem, each.priced.plan)
+        )
+        return before != (self.bound, self.rest, self.best)
+
+    def next(self, cutoff: float) -> Step | None:
+        """See ``Node``."""
+        return self._whole.next(min(cutoff, self.last)) or super().next(cutoff)
+
+    def open_leaves(self, cutoff: float) -> int:
+        """See ``Node``."""
+        whole = self._whole.open_leaves(min(cutoff, self.last))
+        return whole or super().open_leaves(cutoff)
+
+    def searched(self) -> Iterator[Leaf]:
+        """See ``Node``."""
+        yield from self._whole.searched()
+        yield from super().searched()
 
     def claim(self, of_leaf: OfLeaf | None = None) -> dict[str, Any] | None:
         """Return the claims of the pipelines that were searched."""
-        parts = [
-            {"alike": self._values[index], **part}
-            for index, node in sorted(self.known.nodes.items())
-            for part in (node.claim(of_leaf) or {"parts": ()})["parts"]
-        ]
+        parts = (self._whole.claim(of_leaf) or {}).get("parts", [])
+        for index, node in sorted(self.known.nodes.items()):
+            value = self._together.values[index]
+            own = (node.claim(of_leaf) or {}).get("parts", [])
+            parts = [*parts, *({"alike": value, **part} for part in own)]
         return {"parts": parts, **best_of(self)} if parts else None
 
 
@@ -314,11 +367,10 @@ class Divisions(OneOf):
         way = self.ways[index]
         if len(way) == 1:
             return self._below(self._space, self.top)
-        values = () if self._sharing is None else self._sharing.values
-        if not values:
-            return self._together(way, None)
-        least_s = self.known.bound[index]
-        return Alike(least_s, values, lambda value: self._together(way, value))
+        whole = self._together(way, None)
+        if self._sharing is None or not self._sharing.values:
+            return whole
+        return Alike(whole, self._sharing, lambda value: self._together(way, value))
 
     def _together(self, way: Division, value: str | None) -> Together:
         seats = [self._seat(way, number, value) for number in range(len(way))]
@@ -354,7 +406,11 @@ class Divisions(OneOf):
                     part = part.narrowed(*space)
                 return self._below(part, 1)
 
-            self._known[key] = Seat(self._least_s(way, number), make)
+            if value is None:
+                self._known[key] = Seat(self._least_s(way, number), make)
+            else:
+                wider = self._seat(way, number, None)
+                self._known[key] = Seat(wider.low.copy(), make, wider)
         return self._known[key]
 
     def edit(self, index: int) -> Any:

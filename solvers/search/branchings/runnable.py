@@ -44,10 +44,13 @@ class SideBySide:
         they need have nothing in common.
     sharing
         Returns the space of one pipeline with such a value.
+    is_shared
+        Whether all pipelines of a plan have one of them.
     """
 
     values: tuple[str, ...] = ()
     sharing: Callable[[Problem, CostTable, str], tuple[Problem, CostTable]]
+    is_shared: Callable[[Problem, Plan], bool]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
