@@ -30,7 +30,7 @@ from hetopt.results.spending import Spending
 from hetopt.solvers.dividing import divisions
 from hetopt.solvers.params import RaceParams
 from hetopt.solvers.request import Request
-from hetopt.solvers.search.branchings.runnable import Launchable, SideBySide
+from hetopt.solvers.search.branchings.runnable import InCommon, Launchable
 from hetopt.solvers.search.branchings.schedules import ScheduleVariant
 from hetopt.solvers.search.over import Over
 from hetopt.solvers.search.search import TreeSearch
@@ -130,7 +130,7 @@ class Asked:
         assert together is not None
         launcher = Launchable(
             name="toy",
-            together=SideBySide(
+            together=InCommon(
                 values=together.values(drawn(0)),
                 sharing=partial(sharing, LIMITS),
                 is_shared=lambda problem, plan: is_shared(

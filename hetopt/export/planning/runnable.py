@@ -10,7 +10,7 @@ from hetopt.errors import InputError
 from hetopt.export.job import parts_of
 from hetopt.export.planning.limits import broken, is_shared, sharing, split, why_not
 from hetopt.export.registry import limits_of
-from hetopt.solvers.search.branchings.runnable import Launchable, SideBySide
+from hetopt.solvers.search.branchings.runnable import InCommon, Launchable
 
 if TYPE_CHECKING:
     from hetopt.cost.table.table import CostTable
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 def launchable(name: str, problem: Problem) -> Launchable:
     """Return which plans a launcher can run; InputError if it has no limits."""
     own, together = _Named(name), limits_of(name).together
-    side_by_side = None
+    in_common = None
     if together is not None:
-        side_by_side = SideBySide(
+        in_common = InCommon(
             values=together.values(problem),
             sharing=own.sharing,
             is_shared=own.is_shared,
@@ -34,7 +34,7 @@ def launchable(name: str, problem: Problem) -> Launchable:
         broken=own.broken,
         split=own.split,
         passed_over=partial(own.passed_over, problem),
-        together=side_by_side,
+        together=in_common,
     )
 
 

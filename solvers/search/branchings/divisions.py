@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from hetopt.results.result import Objective
     from hetopt.solvers.dividing import Division
-    from hetopt.solvers.search.branchings.runnable import SideBySide
+    from hetopt.solvers.search.branchings.runnable import InCommon
     from hetopt.solvers.search.node import Bools, Floats, OfLeaf, Step
     from hetopt.solvers.search.space import Space
 
@@ -245,7 +245,7 @@ class Alike(OneOf):
     """
 
     def __init__(
-        self, whole: Together, together: SideBySide, make: Callable[[str], Together]
+        self, whole: Together, together: InCommon, make: Callable[[str], Together]
     ) -> None:
         self._whole, self._together = whole, together
         values = together.values
@@ -317,7 +317,7 @@ class Divisions(OneOf):
     quick
         Whether to look for a plan of one pipeline first, which takes little time.
     together
-        How a launcher runs several; None: any beside any.
+        What a launcher's have in common; None: nothing is asked.
 
     Raises
     ------
@@ -337,7 +337,7 @@ class Divisions(OneOf):
         cuts: bool,
         top: int = 1,
         quick: bool = False,
-        together: SideBySide | None = None,
+        together: InCommon | None = None,
     ) -> None:
         self._space, self._below, self._objective = space, below, objective
         self._quick, self._sharing = quick, together

@@ -34,8 +34,8 @@ STRATEGIES = "strategies"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SideBySide:
-    """How a launcher runs pipelines side by side.
+class InCommon:
+    """What a launcher's pipelines side by side have in common.
 
     Attributes
     ----------
@@ -70,14 +70,14 @@ class Launchable:
     passed_over
         Returns why it does not run a schedule; None: it does.
     together
-        How it runs pipelines side by side; None: it runs one.
+        What pipelines side by side have in common; None: it runs one.
     """
 
     name: str
     broken: Callable[[Problem, Plan], str | None]
     split: Callable[[Problem, CostTable, str], Sequence[tuple[Problem, CostTable]]]
     passed_over: Callable[[ScheduleVariant], str | None]
-    together: SideBySide | None = None
+    together: InCommon | None = None
 
 
 class Runnable(Node):
