@@ -19,6 +19,7 @@ from hetopt.cost.ranges import nanoseconds
 from hetopt.cost.rows import rows_of_batches
 from hetopt.cost.sources.by_cluster import latency_sources
 from hetopt.cost.table.ticks import TICK_S
+from hetopt.problem.digest import problem_digest
 from hetopt.problem.division import forms
 from hetopt.problem.meshes import meshes
 from hetopt.problem.model.kinds import END_KINDS
@@ -36,6 +37,10 @@ _ROUNDING = 1e-9
 #: Most pairs of a strategy and a size of micro-batches that are priced for a bound, and
 #: the device seconds of a sequence without it.
 _MOST_ROWS, _NOTHING_S = 250_000, 1e-30
+#: What was found for problems of one cluster, by their digests: a search and the check
+#: of its answer ask for the same. At most so many are kept.
+_KNOWN: dict[str, Floats] = {}
+_MOST_KNOWN = 64
 
 
 def least_device_seconds(
@@ -57,13 +62,23 @@ def least_device_seconds(
     batch = problem.training.global_batch
     if batch * _meshes(problem) > _MOST_ROWS:
         return np.full((len(problem.clusters), batch), _NOTHING_S)
-    sizes = range(1, batch + 1)
-    return np.array(
-        [
-            [least[_divisors(n)].min() for n in sizes]
-            for least in _least_by_size(problem, source, sizes)
-        ]
-    )
+    found = []
+    for cluster in problem.clusters:
+        one = replace(problem, clusters=(cluster,))
+        digest = problem_digest(one)
+        if digest not in _KNOWN:
+            if len(_KNOWN) == _MOST_KNOWN:
+                _KNOWN.clear()
+            _KNOWN[digest] = _of_one(one, source)
+        found.append(_KNOWN[digest])
+    return np.array(found)
+
+
+def _of_one(problem: Problem, source: LatencySource | None) -> Floats:
+    """Return the least device seconds of a problem's only cluster; (B,)."""
+    sizes = range(1, problem.training.global_batch + 1)
+    (least,) = _least_by_size(problem, source, sizes)
+    return np.array([least[_divisors(n)].min() for n in sizes])
 
 
 def _meshes(problem: Problem) -> int:

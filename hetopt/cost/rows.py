@@ -12,6 +12,7 @@ from hetopt.cost.shapes import Ints, Shape
 from hetopt.cost.strategies import strategies
 from hetopt.plans.strategy import DEGREES
 from hetopt.problem.cluster.packing import packed
+from hetopt.problem.meshes import divisors
 from hetopt.problem.training.choices import RECOMPUTE_OPTIONS
 
 if TYPE_CHECKING:
@@ -91,16 +92,22 @@ def rows_of_batches(
     batches
         Sequences of each batch, at least 1.
     """
+    batches = list(batches)
     training = problem.training
-    found = [
+    # A batch has the strategies whose dp divides it.
+    by_dp: dict[int, list[Strategy]] = {}
+    for dp in range(1, min(cluster.devices, max(batches, default=0)) + 1):
+        asked = replace(problem, training=replace(training, global_batch=dp))
+        found = strategies(asked, cluster, 1)
+        by_dp[dp] = [own for own in found if own.dp == dp]
+    pairs = [
         (strategy, batch)
         for batch in batches
-        for strategy in strategies(
-            replace(problem, training=replace(training, global_batch=batch)), cluster, 1
-        )
+        for dp in divisors(batch)
+        for strategy in by_dp.get(dp, ())
     ]
-    every = [strategy for strategy, _ in found]
-    each = np.array([batch for _, batch in found], dtype=np.int64)
+    every = [strategy for strategy, _ in pairs]
+    each = np.array([batch for _, batch in pairs], dtype=np.int64)
     at = np.arange(len(every))
     return _rows(problem, cluster, every, at, np.ones_like(each), each)
 

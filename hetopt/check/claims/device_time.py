@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -46,7 +45,6 @@ class DeviceTime:
 
     def __init__(self, problem: Problem, table: CostTable, *, divided: bool) -> None:
         self._problem, self._table, self._divided = problem, table, divided
-        self._known: dict[tuple[str, int], Floats] = {}
         self.batch = problem.training.global_batch
         self.units = sum(kind not in END_KINDS for kind in problem.model.units)
 
@@ -79,8 +77,8 @@ class DeviceTime:
             return np.full(len(nodes), self.mixed_s)
         if self._divided:
             rates = [
-                each.devices / each.nodes / self._work(each, each.nodes).min()
-                for each in self._problem.clusters
+                each.devices / each.nodes / work.min()
+                for each, work in zip(self._problem.clusters, self._work, strict=True)
             ]
             return self._taken(self.batch * self.units, nodes @ np.array(rates))
         table, clusters = self._table, self._problem.clusters
@@ -101,34 +99,29 @@ class DeviceTime:
             least = np.minimum(least, self._taken(work, nodes @ np.array(rates)))
         return least
 
-    def of_part(self, own: Mapping[str, tuple[int, ...]], nodes: Ints) -> list[float]:
+    def of_part(self, own: Mapping[str, tuple[int, ...]]) -> list[float]:
         """Return the device time of a pipeline by its sequences, from 1 to all.
 
         Parameters
         ----------
         own
             Devices of each of its nodes, by cluster.
-        nodes
-            Nodes of each cluster that all pipelines have together; shape (J,).
         """
         per_second = np.zeros(self.batch)
-        for cluster, count in zip(self._problem.clusters, nodes.tolist(), strict=True):
+        for cluster, work in zip(self._problem.clusters, self._work, strict=True):
             if cluster.name in own:
-                per_second += sum(own[cluster.name]) / self._work(cluster, count)
+                per_second += sum(own[cluster.name]) / work
         sizes = np.arange(1, self.batch + 1)
         found: list[float] = self._taken(sizes * self.units, per_second).tolist()
         return found
 
-    def _work(self, cluster: Cluster, nodes: int) -> Floats:
-        """Return the least device seconds of a unit and a sequence; (B,)."""
-        key = cluster.name, nodes
-        if key not in self._known:
-            there = cluster
-            if nodes < cluster.nodes:
-                there = cluster.with_nodes(nodes)
-            one = replace(self._problem, clusters=(there,))
-            self._known[key] = least_device_seconds(one)[0]
-        return self._known[key]
+    @cached_property
+    def _work(self) -> Floats:
+        """The least device seconds of a unit and a sequence on all nodes; (J, B).
+
+        On some of the nodes it is no less.
+        """
+        return least_device_seconds(self._problem)
 
     @staticmethod
     def _taken(work: Floats | Ints | int, per_second: Floats) -> Floats:

@@ -165,7 +165,7 @@ class Divided:
         self._mixed_s: float | None = None
         if time.mixed_s is not None:
             self._mixed_s = least_seconds_of_lengths(own, sources_by_length(own))
-        self._time, self._nodes = time, np.array(nodes)
+        self._time = time
         count_limit(self.problem, most)
         ways = ways_of(self.problem, most, cuts=cuts)
         self.ways = {name_of(way): way for way in ways}
@@ -194,7 +194,7 @@ class Divided:
             return self._mixed_s
         times = []
         for number, nodes in enumerate(way):
-            own_s = np.array([inf, *known.of_part(nodes, self._nodes)])
+            own_s = np.array([inf, *known.of_part(nodes)])
             own = claimed.get(self.parts[name][number], {}) if claimed else {}
             for n, bound_s in own.items():
                 own_s[n] = max(own_s[n], bound_s)

@@ -9,6 +9,7 @@ splits such features equally.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -21,6 +22,10 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from hetopt.cost.shapes import Floats
+
+
+#: Rows times trees that are evaluated at once.
+_AT_ONCE = 1 << 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,27 +75,36 @@ class Trees:
 
     def answers(self, rows: Floats) -> Floats:
         """Return the mean of the trees' predictions for R rows of F features; (R,)."""
-        # Many rows are equal.
         wide = rows.astype(np.float32)
-        first, asked = distinct_rows(wide.T)
+        # Many rows are between the same thresholds, and so in the same leaves.
+        steps = _thresholds(self, wide.shape[1])
+        first, asked = distinct_rows(
+            [np.searchsorted(own, x) for own, x in zip(steps, wide.T, strict=True)]
+        )
         narrow, count = wide[first].ravel(), len(first)
-        # Every row in every tree, and which of them are not in a leaf yet.
-        node = np.repeat(np.cumsum(self.nodes) - self.nodes, count)
-        row = np.tile(np.arange(count) * wide.shape[1], len(self.nodes))
-        moving = np.flatnonzero(self.is_split[node])
-        split = np.cumsum(self.is_split) - 1
-        while len(moving):
-            at = split[node[moving]]
-            to_left = narrow[row[moving] + self.features[at]] <= self.thresholds[at]
-            node[moving] += np.where(to_left, self.left[at], self.right[at])
-            moving = moving[self.is_split[node[moving]]]
-        # As many leaves as nodes that are no splits are before one.
-        each = self.values[node - split[node] - 1].reshape(len(self.nodes), count)
-        # Tree by tree: the rounding of sums must not depend on the number of rows.
+        roots, split = np.cumsum(self.nodes) - self.nodes, np.cumsum(self.is_split) - 1
         total = np.zeros(count)
-        for answers in each:
-            total += answers
-        return total[asked] / len(self.nodes)
+        # So many trees at a time that their arrays stay in a processor's cache.
+        some = max(1, _AT_ONCE // max(count, 1))
+        for tree in range(0, len(roots), some):
+            own = roots[tree : tree + some]
+            # Every row in every tree, and which of them are not in a leaf yet.
+            node = np.repeat(own, count)
+            row = np.tile(np.arange(count) * wide.shape[1], len(own))
+            moving = np.flatnonzero(self.is_split[node])
+            while len(moving):
+                here = node[moving]
+                at = split[here]
+                to_left = narrow[row[moving] + self.features[at]] <= self.thresholds[at]
+                here += np.where(to_left, self.left[at], self.right[at])
+                node[moving] = here
+                moving = moving[self.is_split[here]]
+            # As many leaves as nodes that are no splits are before one.
+            each = self.values[node - split[node] - 1].reshape(len(own), count)
+            # Tree by tree: the rounding of sums must not depend on the number of rows.
+            for answers in each:
+                total += answers
+        return total[asked] / len(roots)
 
     @classmethod
     def kept(
@@ -115,6 +129,13 @@ class Trees:
     def arrays(self, prefix: str) -> dict[str, NDArray[Any]]:
         """Return the trees as arrays, whose names begin with ``prefix``."""
         return {prefix + name: getattr(self, name) for name in _DTYPES}
+
+
+@lru_cache(maxsize=16)
+def _thresholds(trees: Trees, width: int) -> list[NDArray[np.float32]]:
+    """Return the thresholds of each of ``width`` features, ascending."""
+    features = range(width)
+    return [np.unique(trees.thresholds[trees.features == own]) for own in features]
 
 
 #: Types of the arrays.

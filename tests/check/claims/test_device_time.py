@@ -65,7 +65,7 @@ def test_pipelines_side_by_side_may_take_less() -> None:
     assert (shared <= alone * (1 + 1e-9)).all()
     searched = Space.of(problem, table).least_s(nodes, divided=True)
     assert searched == pytest.approx(shared, rel=1e-8)
-    of_one = known.of_part({"fast": (2,), "slow": (1,)}, np.array((1, 1)))
+    of_one = known.of_part({"fast": (2,), "slow": (1,)})
     assert of_one[-1] == pytest.approx(alone[-1])
 
 
