@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from itertools import combinations
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
@@ -227,3 +227,29 @@ def test_devices_that_are_not_there_are_refused(problem: Problem) -> None:
         )
         with pytest.raises(InputError, match=why):
             price_several(problem, plan)
+
+
+def test_device_time_is_remembered_but_of_profiles(
+    problem: Problem, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What a user's profile holds may change without a word in the problem."""
+    from hetopt.cost import device_work
+
+    asked = []
+    usual = device_work._least_by_size
+
+    def counted(one: Problem, *rest: Any) -> Any:
+        asked.append(one.clusters[0].name)
+        return usual(one, *rest)
+
+    monkeypatch.setattr(device_work, "_KNOWN", {})
+    monkeypatch.setattr(device_work, "_least_by_size", counted)
+    first, second = least_device_seconds(problem), least_device_seconds(problem)
+    assert (first == second).all()
+    assert asked == ["a", "b"]
+    asked.clear()
+    monkeypatch.setattr(device_work, "_KNOWN", {})
+    monkeypatch.setattr(device_work, "PROFILE_SUFFIX", "")
+    for _ in range(2):
+        least_device_seconds(problem)
+    assert asked == ["a", "b"] * 2
