@@ -13,15 +13,18 @@ import pytest
 import yaml
 
 from hetopt.errors import CheckError, InputError
-from hetopt.export.bundle import bundle
+from hetopt.export.back.importing import import_plan
+from hetopt.export.bundle import bundle, write_folder
 from hetopt.export.hetu.launcher import STRATEGY
 from hetopt.export.hexiscale.launcher import CONFIGS
 from hetopt.export.node_parts import node_parts
-from hetopt.export.registry import SHIPPED, launcher
+from hetopt.export.registry import SHIPPED, launcher, reader
 from tests.export.jobs import draw_job
-from tests.runtimes.torch_plans import ONE, PAIR, Case, side_by_side
+from tests.runtimes.torch_plans import ONE, PAIR, Case, job_of, side_by_side
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from hetopt.export.job import Job
 
 RUN = ("hetu", "hexiscale", "torch")
@@ -80,6 +83,35 @@ def test_every_device_has_one_rank_and_a_shared_node_is_divided(name: str) -> No
     assert "Pipeline 2: 6 sequences an iteration in 3 micro-batches." in " ".join(
         files["README.md"].split()
     )
+
+
+@pytest.mark.parametrize("name", ["hetu", "hexiscale", "megatron", "nemo", "torch"])
+def test_a_node_whose_stages_stand_apart_is_divided_and_read_back(
+    name: str, tmp_path: Path
+) -> None:
+    own = job_of(
+        Case(
+            schedule="gpipe" if name == "hexiscale" else "1f1b",
+            degrees=(PAIR,) * 3,
+            halls=(0, 1, 0),
+            layers=(2, 1, 1),
+            each=2,
+            model=LLAMA,
+            training={"seq_len": 4096, "precision": "bf16", "zero": 0},
+        )
+    )
+    target = launcher(name)
+    files = bundle(own, target, allow_lossy=False)
+    ranks = csv.DictReader(files["ranks.csv"].splitlines())
+    devices = [int(row["local_device"]) for row in ranks if row["cluster"] == "hall0"]
+    assert devices == [0, 1, 2, 3]
+    write_folder(str(tmp_path / "out"), files)
+    read_back = reader(tmp_path / "out", name).read(tmp_path / "out")
+    found = import_plan(read_back, own.problem)
+    stages = [replace(stage, resharding=None) for stage in own.stages]
+    assert [
+        replace(stage, resharding=None) for stage in found.plan.pipeline.stages
+    ] == stages
 
 
 @pytest.mark.parametrize("name", sorted(set(SHIPPED) - set(RUN)))
