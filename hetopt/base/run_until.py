@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import sys
 import threading
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -25,6 +26,8 @@ _GRACE_S = 0.3
 _AGAIN_S = 1.0
 #: Seconds until the next try while work must not be interrupted.
 _SOON_S = 0.01
+#: Steps of a loop, at the first of which Python raises what it was asked to.
+_STEPS = 10
 
 
 class _Late(BaseException):
@@ -127,8 +130,19 @@ class _Timer:
         self._begun.set()
         if self._thread.ident is not None:
             self._thread.join()
-        self._raise(None)
+        self._take()
         sys.unraisablehook = self._unraisable
+
+    def _take(self) -> None:
+        """Take an exception that is still to come, at one of the next steps.
+
+        If it was cancelled instead, Python 3.11 would go on looking for it: under a
+        profiler or a debugger that never ends.
+        """
+        if self.has_raised:
+            with suppress(_Late):
+                for _ in range(_STEPS):
+                    pass
 
     def _tell(self, unraisable: sys.UnraisableHookArgs) -> None:
         """Pass on all but ``_Late``: if lost in a destructor, it is raised again."""
@@ -144,9 +158,10 @@ class _Timer:
                 seconds = _SOON_S
             else:
                 self.has_raised = True
-                self._raise(_Late)
+                self._raise()
 
-    def _raise(self, error: type[BaseException] | None) -> None:
-        """Make the working thread raise an error next; None cancels that."""
-        what = ctypes.py_object() if error is None else ctypes.py_object(error)
-        ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(self._worker), what)
+    def _raise(self) -> None:
+        """Make the working thread raise ``_Late`` next."""
+        ctypes.pythonapi.PyThreadState_SetAsyncExc(
+            ctypes.c_ulong(self._worker), ctypes.py_object(_Late)
+        )

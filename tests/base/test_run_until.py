@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import subprocess
 import sys
 import threading
 import time
@@ -69,6 +70,31 @@ def test_an_error_of_work_that_was_disturbed_is_no_error(
 
     with pytest.raises(Stopped):
         run_until(Deadline.after(0.01), work)
+
+
+#: Work within its time and beyond it, then a profiled call.
+_PROFILED = """
+import cProfile
+from hetopt.base import run_until as ending
+from hetopt.base.deadline import Deadline, Stopped
+
+ending._GRACE_S = 0.0
+assert ending.run_until(Deadline.after(60.0), lambda: 1) == 1
+try:
+    ending.run_until(Deadline.after(0.01), lambda: [0 for _ in iter(int, 1)])
+except Stopped:
+    print("stopped")
+print(cProfile.Profile().runcall(lambda: 2))
+"""
+
+
+def test_what_follows_can_be_profiled() -> None:
+    """Python 3.11 looks for ever for an exception that was cancelled."""
+    command = [sys.executable, "-c", _PROFILED]
+    done = subprocess.run(
+        command, capture_output=True, text=True, timeout=60, check=True
+    )
+    assert done.stdout.split() == ["stopped", "2"]
 
 
 def test_an_error_in_time_is_raised() -> None:
