@@ -91,7 +91,6 @@ def losses_of(job: Job, launcher: Launcher) -> tuple[Loss, ...]:
         (
             *_schedule_losses(part, launcher),
             *_limit_losses(part, launcher),
-            *_host_losses(part, launcher),
             *launcher.losses(part),
         )
         for part in job.pipelines
@@ -105,6 +104,7 @@ def losses_of(job: Job, launcher: Launcher) -> tuple[Loss, ...]:
         for loss in losses
         if number == 0 or loss not in shared
     )
+    own = (*own, *_host_losses(job, launcher))
     if not job.parts or launcher.side_by_side is None:
         return own
     return (*own, *launcher.side_by_side(job))
@@ -114,7 +114,10 @@ def _schedule_losses(job: Job, launcher: Launcher) -> Iterator[Loss]:
     """Yield a loss if the launcher lacks a blocking, split or interleaved schedule."""
     schedule = job.plan.schedule
     limits = launcher.limits
-    runs = launcher.schedules if isinstance(limits, str | None) else limits.schedules
+    if limits is None:
+        # The user's program does what the plan says.
+        return
+    runs = launcher.schedules if isinstance(limits, str) else limits.schedules
     if rule_of(schedule).blocking and schedule not in runs:
         yield Loss(f"schedule {schedule}: it does not run blocking transfers")
     if rule_of(schedule).splits and schedule not in runs:
@@ -155,7 +158,7 @@ def _host_losses(job: Job, launcher: Launcher) -> Iterator[Loss]:
         return
     msg = (
         f"ranks of {hosts[0]} that do not follow each other: hetopt's files start all "
-        "ranks of a host at once (plan again without --relax)"
+        "ranks of a host at once (plan again without --relax and --pipelines)"
     )
     yield Loss(msg)
 

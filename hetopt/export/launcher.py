@@ -205,7 +205,7 @@ class Launcher:
         The plans that ``hetopt plan --for`` searches; None: it starts any plan; or a
         text that says which launcher to name instead.
     schedules
-        What it runs of those that not every launcher does, if ``limits`` do not say it.
+        What it runs of those that not every launcher does, if ``limits`` are a text.
     reader
         Reads the files of a user's launcher back, if it can; those of hetopt's are in
         modules of their own (see ``registry``).

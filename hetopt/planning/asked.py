@@ -295,7 +295,7 @@ class Search:
         why = "applies only if all sequences have one length: leave it out"
         if self._has_table:
             yield "table", why
-        if self.limiting is not None:
+        if self.target is not None:
             yield "launcher", f"{why}, or {_LIFT}"
         if self.certified:
             yield "certified", why

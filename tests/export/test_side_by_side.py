@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from hetopt.export.job import Job
 
-RUN = ("hetu", "hexiscale", "torch")
+RUN = ("hetu", "hexiscale", "torch", "torchrun")
 LLAMA: dict[str, Any] = {
     "hidden": 4096,
     "heads": 32,
@@ -114,7 +114,17 @@ def test_a_node_whose_stages_stand_apart_is_divided_and_read_back(
     ] == stages
 
 
-@pytest.mark.parametrize("name", sorted(set(SHIPPED) - set(RUN)))
+def test_slurm_starts_pipelines_that_share_no_node() -> None:
+    target = launcher("slurm")
+    with pytest.raises(CheckError, match="ranks of hall0-node-1 that do not follow"):
+        bundle(job(), target, allow_lossy=True)
+    whole = side_by_side(cases("1f1b")[1:], ({"hall0": (8,)}, {"hall1": (8,)}))
+    files = bundle(whole, target, allow_lossy=False)
+    assert [number for *_, number in places(files)] == [0] * 3 + [1] * 8
+    assert len(json.loads(files["plan.json"])["pipelines"]) == 2
+
+
+@pytest.mark.parametrize("name", sorted(set(SHIPPED) - {*RUN, "slurm"}))
 def test_other_launchers_refuse_by_name(name: str) -> None:
     target = launcher(name)
     message = f"hetopt's files for {target.title} run one"

@@ -141,4 +141,10 @@ def _resources(job: Job, number: int, nodes: Sequence[PlacedNode]) -> list[str]:
     ]
 
 
-LAUNCHER = Launcher(name="slurm", title="Slurm", files=files, commands=commands)
+LAUNCHER = Launcher(
+    name="slurm",
+    title="Slurm",
+    files=files,
+    commands=commands,
+    side_by_side=lambda job: (),
+)

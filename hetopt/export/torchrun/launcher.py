@@ -43,5 +43,6 @@ LAUNCHER = Launcher(
     title="torchrun",
     files=files,
     commands=commands,
+    side_by_side=lambda job: (),
     divides_hosts=True,
 )

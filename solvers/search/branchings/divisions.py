@@ -253,6 +253,7 @@ class Alike(OneOf):
             np.full(len(values), whole.bound), lambda index: make(values[index])
         )
         whole.parents.append((self, None))
+        self.update(None)
 
     def update(self, key: Any) -> bool:
         """See ``Node``; the key None is of the division without that."""

@@ -309,7 +309,7 @@ def test_a_launcher_runs_several(name: str, capsys: pytest.CaptureFixture[str]) 
     value = divisions["alike"].pop()
     for child in data["claims"]["children"]:
         parts = child.get("parts", ())
-        child["parts"] = [part for part in parts if part["alike"] != value]
+        child["parts"] = [part for part in parts if part.get("alike") != value]
         if not parts:
             del child["parts"]
     Path("forged.json").write_text(json.dumps(data))

@@ -95,7 +95,7 @@ def test_other_launchers_refuse_chunks_by_name(job: Job) -> None:
         limits = launcher.limits
         if isinstance(limits, Limits) and INTERLEAVED in limits.schedules:
             continue
-        if INTERLEAVED in launcher.schedules:
+        if limits is None or INTERLEAVED in launcher.schedules:
             bundle(job, launcher, allow_lossy=True)
             continue
         with pytest.raises(CheckError) as told_of:

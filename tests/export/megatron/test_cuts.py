@@ -261,7 +261,7 @@ def test_launchers_run_cuts_or_refuse_them_in_one_line() -> None:
             bundle(job, launcher, allow_lossy=False)
             fitted(limits, own)
             continue
-        if INTERLEAVED in launcher.schedules:
+        if limits is None or INTERLEAVED in launcher.schedules:
             bundle(job, launcher, allow_lossy=True)
             continue
         with pytest.raises(CheckError) as caught:
