@@ -95,7 +95,7 @@ class Parser(argparse.ArgumentParser):
         flag = flag.partition("=")[0]
         if flag in self.retired:
             return f"{flag}: {self.retired[flag]}"
-        hint = suggest(flag, self._option_string_actions)
+        hint = suggest(flag, {*self._option_string_actions} - {"--help"})
         return f"there is no option {flag}{hint}: see {self.prog} --help"
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
