@@ -11,7 +11,6 @@ from hetopt.base.fields import Count, Positive, Whole
 from hetopt.base.record import record
 from hetopt.cost.table.table import CostTable
 from hetopt.errors import InputError
-from hetopt.export.registry import launcher as launcher_of
 from hetopt.export.registry import limits_of, runs_any
 from hetopt.problem.problem import Problem
 from hetopt.problem.training.choices import ANY
@@ -314,6 +313,8 @@ class Search:
         return "the launcher's ways of resharding" if self.limiting else None
 
     def _launcher_faults(self, name: str) -> Iterator[tuple[str, str]]:
+        from hetopt.export.planning.runnable import not_relaxed
+
         if not solver_of(self.solver).races:
             yield (
                 "solver",
@@ -326,24 +327,8 @@ class Search:
                 "schedule",
                 f"the launcher runs {', '.join(runs)}, not {self.schedule}",
             )
-        if self.principles.relaxed:
-            yield from self._apart_faults(name)
-
-    def _apart_faults(self, name: str) -> Iterator[tuple[str, str]]:
-        """Yield why a launcher's plans keep all principles, if they have to."""
-        runtime = launcher_of(name)
-        if not runtime.divides_hosts:
-            yield (
-                "relax",
-                f"lets stages on one node stand apart, but {runtime.title} starts all "
-                f"ranks of a host at once: leave it out, or {_LIFT}",
-            )
-        elif limits_of(name).equal_ends and self.problem.model.tied:
-            yield (
-                "relax",
-                f"has no meaning for {runtime.title} with tied embeddings, whose ends "
-                f"it wants alike: leave it out, or {_LIFT}",
-            )
+        if self.principles.relaxed and (why := not_relaxed(name, self.problem)):
+            yield "relax", f"{why}: leave it out, or {_LIFT}"
 
     def over(self) -> tuple[Problem, Over]:
         """Return the problem to begin with, and what to branch over.

@@ -11,13 +11,13 @@ import pytest
 
 from hetopt.errors import InputError
 from hetopt.solvers.dividing import divisions
-from hetopt.solvers.search.branchings.divisions import Together
 from hetopt.solvers.search.branchings.fleets import Fleets
 from hetopt.solvers.search.branchings.runnable import Runnable
+from hetopt.solvers.search.branchings.together import Alike, Together
 from hetopt.solvers.search.loop import Loop
 from hetopt.solvers.search.node import Leaf
 from hetopt.solvers.search.one_of import OneOf
-from tests.search.toys import TOKENS, Space, Toy, permitted, use_toys
+from tests.search.toys import IN_COMMON, TOKENS, Space, Toy, permitted, use_toys
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -71,16 +71,29 @@ class Truth:
             if each.is_runnable and any(each.used[0][2] in own for own in kinds)
         ]
 
-    def least(self, space: Space) -> float:
-        """Return the least time of one pipeline."""
-        return min((each.time_s for each in self.plans(space)), default=math.inf)
+    @property
+    def shared(self) -> tuple[str | None, ...]:
+        """What all pipelines may have in common; None: nothing is asked."""
+        return IN_COMMON.values if self.toy.alike else (None,)
+
+    def least(self, space: Space, value: str | None = None) -> float:
+        """Return the least time of one pipeline, of all kinds or of one."""
+        own = (
+            each.time_s
+            for each in self.plans(space)
+            if value is None or each.used[0][2] == int(value)
+        )
+        return min(own, default=math.inf)
 
     def longest(self, space: Space, way: Any) -> float:
         """Return the least time of the slowest pipeline of a division."""
+        return min(self._longest(space, way, value) for value in self.shared)
+
+    def _longest(self, space: Space, way: Any, value: str | None) -> float:
         nodes = [dict(parts) for parts in way]
         batch, least = space.table.batch, math.inf
         own = [
-            [self.least(space.part(nodes, r, n, None)) for n in range(1, batch)]
+            [self.least(space.part(nodes, r, n, None), value) for n in range(1, batch)]
             for r in range(len(way))
         ]
         for batches in product(range(1, batch), repeat=len(way)):
@@ -198,12 +211,20 @@ class Checker:
             for each in child["parts"]:
                 number, batch = each["pipeline"], each["batch"]
                 part = space.part(nodes, number, batch, None)
-                bound = self.one(each, part)
-                where = key_of(nodes[number]), part.shared, batch
-                parts[where] = max(parts.get(where, 0.0), bound)
-        return min([one, *(self.together(way, space, parts) for way in ways.values())])
+                value = each.get("alike")
+                bound = self.one(each, part, value)
+                # Without a value a claim is about all of them.
+                for own in self.truth.shared if value is None else (value,):
+                    where = own, key_of(nodes[number]), part.shared, batch
+                    parts[where] = max(parts.get(where, 0.0), bound)
+        low = [
+            self.together(way, space, parts, value)
+            for way in ways.values()
+            for value in self.truth.shared
+        ]
+        return min([one, *low])
 
-    def together(self, way: Any, space: Space, known: Any) -> float:
+    def together(self, way: Any, space: Space, known: Any, value: str | None) -> float:
         """Return the bound of a division, given those of its pipelines."""
         nodes, batch = [dict(own) for own in way], space.table.batch
         low = math.inf
@@ -212,16 +233,16 @@ class Checker:
                 times = []
                 for r, n in enumerate(batches):
                     part = space.part(nodes, r, n, None)
-                    where = key_of(nodes[r]), part.shared, n
+                    where = value, key_of(nodes[r]), part.shared, n
                     times.append(max(cheap(part), known.get(where, 0.0)))
                 low = min(low, max(times))
         return low
 
-    def one(self, claim: Any, space: Space) -> float:
+    def one(self, claim: Any, space: Space, value: str | None = None) -> float:
         if claim is None:
             return cheap(space)
         bound = math.inf if claim["bound_s"] is None else claim["bound_s"]
-        assert bound <= self.truth.least(space) * (1 + ROUNDING)
+        assert bound <= self.truth.least(space, value) * (1 + ROUNDING)
         return max(cheap(space), bound)
 
 
@@ -251,6 +272,7 @@ def nodes_below(node: Node) -> Iterator[Node]:
     below: list[Node] = []
     if isinstance(node, OneOf):
         below = list(node.known.nodes.values())
+        below += [node._whole] if isinstance(node, Alike) else []
     elif isinstance(node, Together):
         below = [own for seat in node._seats for own in seat.nodes.values()]
     elif isinstance(node, Runnable):

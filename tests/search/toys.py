@@ -1,9 +1,10 @@
 """Toy problems for the tree of a search: every plan has a drawn time.
 
 A toy has one or two clusters of single devices. A plan uses some nodes of each cluster;
-on each it has a *kind*, which a launcher wants to be the same on all. The same plan
-takes equally long whatever nodes are rented beside its own; a pipeline of several may
-take the longer, the more devices its whole division has.
+on each it has a *kind*, which a launcher wants to be the same on all, and some
+launchers in all pipelines. The same plan takes equally long whatever nodes are rented
+beside its own; a pipeline of several may take the longer, the more devices its whole
+division has.
 """
 
 from __future__ import annotations
@@ -24,10 +25,15 @@ from hetopt.results.priced_plan import PricedPlan
 from hetopt.results.result import Result
 from hetopt.results.settlement import Settlement
 from hetopt.results.spending import Spending
-from hetopt.solvers.search.branchings import divisions, fleets
+from hetopt.solvers.search.branchings import divisions, fleets, together
 from hetopt.solvers.search.branchings.divisions import Divisions
 from hetopt.solvers.search.branchings.fleets import Fleets
-from hetopt.solvers.search.branchings.runnable import STRATEGIES, Launchable, Runnable
+from hetopt.solvers.search.branchings.runnable import (
+    STRATEGIES,
+    InCommon,
+    Launchable,
+    Runnable,
+)
 from hetopt.solvers.search.branchings.schedules import Schedules, ScheduleVariant
 from hetopt.solvers.search.node import Leaf
 
@@ -248,6 +254,8 @@ class Toy:
         if self.measure in (None, "time") and rng.random() < 0.2:
             self.cutoff = rng.choice((1.0, 2.0, 3.0, 5.0))
         self.waits = rng.choice((0.0, 0.3))
+        #: Whether all pipelines have to have one kind.
+        self.alike = self.launcher and rng.random() < 0.5
         self._plans: dict[object, list[OnePlan]] = {}
         self._waited: dict[int, int] = {}
         #: What the searches of each leaf have proven.
@@ -360,7 +368,13 @@ class Toy:
         if self.most == 1:
             return self._one(space, self.top)
         return Divisions(
-            space, self._one, self.most, self.objective, cuts=True, top=self.top
+            space,
+            self._one,
+            self.most,
+            self.objective,
+            cuts=True,
+            top=self.top,
+            together=IN_COMMON if self.alike else None,
         )
 
     def _one(self, space: Any, top: int) -> Node:
@@ -475,6 +489,16 @@ def _split(problem: Any, table: Any, rule: str) -> list[tuple[Any, Any]]:
     return [(problem, replace(table, kinds=table.kinds - {kind})) for kind in kinds]
 
 
+def _sharing(problem: Any, table: Any, value: str) -> tuple[Any, Any]:
+    return problem, replace(table, kinds=table.kinds & {int(value)})
+
+
+def _is_shared(problem: Any, plan: Plan) -> bool:
+    stages = (stage for own in plan.pipelines for stage in own.stages)
+    return len({stage.strategy[1] for stage in stages}) == 1  # type: ignore[index]
+
+
+IN_COMMON = InCommon(values=("0", "1", "2"), sharing=_sharing, is_shared=_is_shared)
 LAUNCHER = Launchable(
     name="toy", broken=_broken, split=_split, passed_over=lambda variant: None
 )
@@ -491,13 +515,9 @@ def rented_nodes(problem: Any, plan: Plan) -> dict[str, int]:
 def use_toys(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the nodes take from toys what they take from a problem's costs."""
     monkeypatch.setattr(fleets, "rented_nodes", rented_nodes)
-    stand_ins: dict[str, Any] = {
-        "depends_on": depends_on,
-        "table_digest": lambda table: "",
-        "price_several": price_several,
-    }
-    for name, value in stand_ins.items():
-        monkeypatch.setattr(divisions, name, value)
+    monkeypatch.setattr(divisions, "depends_on", depends_on)
+    monkeypatch.setattr(together, "table_digest", lambda table: "")
+    monkeypatch.setattr(together, "price_several", price_several)
 
 
 def price_several(problem: Problem, plan: Plan) -> Any:

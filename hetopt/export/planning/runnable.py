@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from hetopt.errors import InputError
 from hetopt.export.job import parts_of
 from hetopt.export.planning.limits import broken, is_shared, sharing, split, why_not
-from hetopt.export.registry import limits_of
+from hetopt.export.registry import launcher, limits_of
 from hetopt.solvers.search.branchings.runnable import InCommon, Launchable
 
 if TYPE_CHECKING:
@@ -36,6 +36,22 @@ def launchable(name: str, problem: Problem) -> Launchable:
         passed_over=partial(own.passed_over, problem),
         together=in_common,
     )
+
+
+def not_relaxed(name: str, problem: Problem) -> str | None:
+    """Return why a launcher's plans keep all principles; None: they need not."""
+    runtime = launcher(name)
+    if not runtime.divides_hosts:
+        return (
+            f"lets stages on one node stand apart, but {runtime.title} starts all "
+            "ranks of a host at once"
+        )
+    if limits_of(name).equal_ends and problem.model.tied:
+        return (
+            f"has no meaning for {runtime.title} with tied embeddings, whose ends it "
+            "wants alike"
+        )
+    return None
 
 
 @dataclass(frozen=True, slots=True)
