@@ -140,7 +140,8 @@ class Node(TypedDict, total=False):
     batch
         The sequences of a part.
     alike
-        What the pipelines of which a part is one have in common.
+        What the pipelines of which a part is one have in common; without it the claim
+        is about any.
     passed_over
         Why this child does not count.
     """
