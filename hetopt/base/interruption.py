@@ -4,7 +4,8 @@ Each of them asks the command to stop. Python would raise KeyboardInterrupt for 
 only, and between any two instructions, even where that does damage: while a library is
 imported, in a destructor, between the end of a search and the writing of its plan. Here
 
-- nothing is raised during an import: it is tried again a moment later;
+- nothing is raised during an import, or where numba and LLVM cannot be interrupted: it
+  is tried again a moment later;
 - nothing is raised while signals are held (``hold``, ``held``), except inside
   ``released``: they are remembered, and the next ``released`` or ``check`` raises;
 - one request is raised once: a second signal has no effect, as the command is already
@@ -23,6 +24,8 @@ import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from hetopt.base.frames import must_go_on
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from types import FrameType
@@ -36,7 +39,7 @@ SIGNALS = tuple(
 )
 #: Seconds after which another Ctrl-C interrupts even the stopping.
 INSIST_S = 10.0
-#: Seconds until a request that came during an import is raised.
+#: Seconds until a request that came at such a moment is raised.
 _AGAIN_S = 0.01
 #: File name in the frames of an import.
 _IMPORT = "<frozen importlib._bootstrap>"
@@ -180,7 +183,7 @@ def _retry(number: int, frame: FrameType | None) -> None:
 def _raise(frame: FrameType | None) -> None:
     if _state.raised or _state.held:
         return
-    if hasattr(signal, "setitimer") and _is_importing(frame):
+    if hasattr(signal, "setitimer") and (_is_importing(frame) or must_go_on(frame)):
         signal.setitimer(signal.ITIMER_REAL, _AGAIN_S)
         return
     _state.raised = True

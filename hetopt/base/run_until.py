@@ -6,15 +6,14 @@ import ctypes
 import sys
 import threading
 from contextlib import suppress
-from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from hetopt.base.deadline import Stopped
+from hetopt.base.frames import must_go_on
 from hetopt.base.interruption import hold, is_held
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from types import FrameType
 
     from hetopt.base.deadline import Deadline
 
@@ -68,33 +67,6 @@ def run_until(deadline: Deadline, work: Callable[[], _T]) -> _T:
         # ``_Late`` may have kept ``released`` from holding signals again.
         hold()
     raise Stopped
-
-
-def _must_go_on(frame: FrameType | None) -> bool:
-    """Whether an exception at this point would break numba or LLVM, or leak a file.
-
-    numba uses generators to register what it can compile. A generator that an exception
-    ends stays ended, and no kernel can be loaded any more. LLVM passes compiled code to
-    a callback: an exception there is dropped together with the kernel, which causes an
-    error later; so does code that LLVM has, but numba no more. A file that was just
-    opened is not yet one that ``with`` closes.
-    """
-    while frame is not None:
-        code = frame.f_code
-        path = Path(code.co_filename)
-        packages = (*path.parts, path.stem)
-        if (
-            "llvmlite" in packages
-            or "pathlib" in packages
-            or (
-                "numba" in packages
-                and (code.co_name == "refresh" or path.stem == "codegen")
-            )
-            or (code.co_name == "get_data" and "importlib" in code.co_filename)
-        ):
-            return True
-        frame = frame.f_back
-    return False
 
 
 class _Timer:
@@ -154,7 +126,7 @@ class _Timer:
         seconds = self._seconds
         while not self._over.wait(seconds):
             seconds = _AGAIN_S
-            if _must_go_on(sys._current_frames().get(self._worker)):
+            if must_go_on(sys._current_frames().get(self._worker)):
                 seconds = _SOON_S
             else:
                 self.has_raised = True

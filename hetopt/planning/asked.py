@@ -278,7 +278,10 @@ class Search:
     def _certificate_faults(self) -> Iterator[tuple[str, str]]:
         if self.measure == "front":
             yield "certified", "is of one result, but a front has many: leave it out"
-        rule = rule_of(self.problem.training.schedule)
+        own = self.problem.training.schedule
+        runs = (own,) if self.limiting is None else limits_of(self.limiting).schedules
+        # Another one is searched where the launcher does not run the problem's.
+        rule = rule_of(own if own in runs or not runs else runs[0])
         limited = self.schedules or rule.interleaved or rule.splits
         if limited and self.principles.relaxed:
             yield (
@@ -367,7 +370,7 @@ class Search:
 
     def without_limits(self) -> Search:
         """Return the same search without the launcher."""
-        return replace(self, launcher=NO_LAUNCHER, top=1, journal=None)
+        return replace(self, launcher=NO_LAUNCHER, top=1, journal=None, certified=False)
 
 
 #: Fields that are options of ``hetopt plan`` as they are.

@@ -202,6 +202,9 @@ def _bounded(
         Bounds on the simulated time by (p, q), beside device time; None: the closed
         form is minimised.
     """
+    if result.status == "infeasible" and not result.settlements:
+        # No number of stages is possible, whatever principles are kept.
+        return result
     objective: Objective = "closed" if paths is None else "simulated"
     least = _device_s(table, closed=paths is None)
     settlements = tuple(

@@ -13,6 +13,7 @@ import time
 from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
+from types import FunctionType
 
 import pytest
 
@@ -194,6 +195,26 @@ class TestState:
         def load() -> None:
             with interruption.released():
                 whole.append(import_module("slow_to_load").whole)
+                time.sleep(30)
+
+        with pytest.raises(KeyboardInterrupt):
+            load()
+        assert whole
+
+    def test_llvm_is_not_torn(self) -> None:
+        whole = []
+
+        def compiled() -> None:
+            os.kill(os.getpid(), signal.SIGINT)
+            whole.append(True)
+
+        path = Path("site-packages", "llvmlite", "binding", "ffi.py")
+        code = compiled.__code__.replace(co_filename=str(path))
+        bind = FunctionType(code, globals(), closure=compiled.__closure__)
+
+        def load() -> None:
+            with interruption.released():
+                bind()
                 time.sleep(30)
 
         with pytest.raises(KeyboardInterrupt):

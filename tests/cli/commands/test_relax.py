@@ -84,3 +84,38 @@ def test_a_cost_of_milliseconds_is_verified_to_the_picosecond(tmp_path: Path) ->
     files = ("--out", str(out), "--certificate", str(cert))
     assert main(["plan", str(problem), *asked, *files]) == 0
     assert main(["verify", str(problem), str(out), str(cert)]) == 0
+
+
+#: A few layers on two devices, under some schedule.
+ONE = """\
+model: {preset: llama-7b, layers: %d}
+clusters:
+  - {name: a, accelerator: A100-80GB, nodes: 1, devices_per_node: 2}
+training: {global_batch: 4, seq_len: 4096, schedule: %s}
+"""
+
+
+def test_no_stages_at_all_is_no_plan_of_the_wide_space_either(
+    tmp_path: Path, run_hetopt: RunHetopt
+) -> None:
+    (tmp_path / "one.yaml").write_text(ONE % (2, "interleaved-1f1b, chunks: 2"))
+    asked = "plan", "one.yaml", "--relax", "p3"
+    for more in ((), ("--objective", "closed")):
+        done = run_hetopt(*asked, *more, cwd=tmp_path)
+        assert done.returncode == 1, done.stdout
+        assert "no feasible plan with p3 relaxed: " in done.stderr
+
+
+def test_certificates_are_of_the_schedule_that_the_launcher_runs(
+    tmp_path: Path, run_hetopt: RunHetopt
+) -> None:
+    (tmp_path / "zb.yaml").write_text(ONE % (2, "zb-h1"))
+    files = "--out", "plan.json", "--certificate", "proof.json"
+    asked = "plan", "zb.yaml", "--relax", "p3", *files
+    done = run_hetopt(*asked, cwd=tmp_path)
+    assert done.returncode == 2
+    assert "--certificate: covers schedules" in done.stderr
+    done = run_hetopt(*asked, "--for", "nemo", "--time-limit", "5", cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+    done = run_hetopt("verify", "zb.yaml", "plan.json", "proof.json", cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
