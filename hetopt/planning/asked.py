@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import fields, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pydantic import InstanceOf
 
 from hetopt.base.fields import Count, Positive, Whole
 from hetopt.base.record import record
+from hetopt.base.words import encodable
 from hetopt.cost.table.table import CostTable
 from hetopt.errors import InputError
 from hetopt.export.registry import limits_of, runs_any
@@ -155,7 +156,9 @@ class Search:
         for name in _AS_THEY_ARE:
             value = getattr(self, name)
             options[name] = None if value == usual[name] else value
-        return {name: each for name, each in options.items() if _is_written(each)}
+        written = {name: each for name, each in options.items() if each is not None}
+        # Names of files may be any bytes.
+        return {k: v for k, v in written.items() if encodable(str(v)) == str(v)}
 
     @property
     def spends(self) -> bool:
@@ -173,6 +176,13 @@ class Search:
         if not self.schedules:
             return (self.problem.training.schedule,)
         return tuple(dict.fromkeys(each.schedule for each in self._variants()))
+
+    @property
+    def _searched(self) -> ScheduleName:
+        """The problem's schedule, or the launcher's first if it does not run that."""
+        own = self.problem.training.schedule
+        runs = limits_of(self.limiting).schedules if self.limiting else ()
+        return runs[0] if runs and own not in runs else own
 
     def _variants(self) -> tuple[ScheduleVariant, ...]:
         if not self.schedules:
@@ -201,8 +211,8 @@ class Search:
     def _faults(self) -> Iterator[tuple[str, str]]:
         """Yield the field and the fault of what cannot be asked for."""
         yield from self._solver_faults()
-        schedule = self.problem.training.schedule
-        if self.time == "simulated" or (rule_of(schedule).free and not self.schedules):
+        is_free = rule_of(self._searched).free and not self.schedules
+        if self.time == "simulated" or is_free:
             from hetopt.solvers.refusals import ensure_can_simulate
 
             ensure_can_simulate(self.solver)
@@ -231,7 +241,7 @@ class Search:
         if self.principles.sharing != "one":
             yield from self._sharing_faults()
         if not self.schedules:
-            ensure_plans(self.solver, schedule, closed=self.time == "closed")
+            ensure_plans(self.solver, self._searched, closed=self.time == "closed")
         if self.problem.training.lengths is not None:
             yield from self._length_faults()
         elif self.pipelines != 1:
@@ -240,6 +250,7 @@ class Search:
                 self.solver,
                 self.pipelines,
                 self.principles,
+                schedule=None if self.schedules else self._searched,
                 spends=self.spends,
             )
 
@@ -278,10 +289,7 @@ class Search:
     def _certificate_faults(self) -> Iterator[tuple[str, str]]:
         if self.measure == "front":
             yield "certified", "is of one result, but a front has many: leave it out"
-        own = self.problem.training.schedule
-        runs = (own,) if self.limiting is None else limits_of(self.limiting).schedules
-        # Another one is searched where the launcher does not run the problem's.
-        rule = rule_of(own if own in runs or not runs else runs[0])
+        rule = rule_of(self._searched)
         limited = self.schedules or rule.interleaved or rule.splits
         if limited and self.principles.relaxed:
             yield (
@@ -370,7 +378,16 @@ class Search:
 
     def without_limits(self) -> Search:
         """Return the same search without the launcher."""
-        return replace(self, launcher=NO_LAUNCHER, top=1, journal=None, certified=False)
+        # Warm-up counts are free in one pipeline alone.
+        free = rule_of(self.problem.training.schedule).free and not self.schedules
+        return replace(
+            self,
+            launcher=NO_LAUNCHER,
+            pipelines=1 if free else self.pipelines,
+            top=1,
+            journal=None,
+            certified=False,
+        )
 
 
 #: Fields that are options of ``hetopt plan`` as they are.
@@ -379,12 +396,3 @@ _AS_THEY_ARE = (
     *("top", "stability", "jobs", "executor", "seed", "exploration", "iterations"),
     "cost",
 )
-
-
-def _is_written(value: Any) -> bool:
-    """Whether there is a value that can be written; names of files may be any bytes."""
-    try:
-        str(value).encode()
-    except UnicodeEncodeError:
-        return False
-    return value is not None

@@ -9,12 +9,14 @@ from hetopt.errors import InputError
 from hetopt.plans.plan import MOST_PIPELINES
 from hetopt.problem.division import part_of, pins_fault
 from hetopt.problem.meshes import meshes
+from hetopt.schedule.schedules import rule_of
 from hetopt.solvers.dividing import divisions
-from hetopt.solvers.refusals import ensure_fills, ensure_plans, ensure_races
+from hetopt.solvers.refusals import ensure_fills, ensure_races
 
 if TYPE_CHECKING:
     from hetopt.problem.cluster.cluster import Cluster
     from hetopt.problem.problem import Problem
+    from hetopt.problem.training.choices import ScheduleName
     from hetopt.problem.training.principles import Principles
 
 
@@ -24,6 +26,7 @@ def ensure_several(
     pipelines: int,
     principles: Principles,
     *,
+    schedule: ScheduleName | None = None,
     spends: bool = False,
 ) -> None:
     """Raise InputError if a search for several pipelines is not possible.
@@ -34,6 +37,8 @@ def ensure_several(
         Name of the solver.
     principles
         Without P4, stages of every pipeline have to fill its nodes.
+    schedule
+        The one that is searched; None: several are.
     spends
         Whether nodes are chosen by their prices.
     """
@@ -42,7 +47,9 @@ def ensure_several(
         msg = f"is {pipelines!r}, expected 1 to {MOST_PIPELINES}"
         raise InputError(msg, field=field)
     ensure_races(name, field)
-    ensure_plans(name, problem.training.schedule)
+    if schedule is not None and rule_of(schedule).free:
+        msg = f"is for schedules that prescribe warm-up counts, not {schedule}"
+        raise InputError(f"{msg}: leave it out, or name another one", field=field)
     pin = pins_fault(problem.pins)
     if pin is not None:
         msg = f"applies to one pipeline only, but {field} asks for more: leave it out"

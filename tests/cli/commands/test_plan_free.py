@@ -40,7 +40,6 @@ def test_plan_check_verify(
     [
         ["plan", "PROBLEM", *FREE, "--objective", "closed"],
         ["plan", "PROBLEM", *FREE, "--solver", "milp", "--objective", "closed"],
-        ["plan", "PROBLEM", *FREE, "--pipelines", "2"],
         ["whatif", "PROBLEM", *FREE, "--drop-each"],
         ["compare", "PROBLEM", *FREE, "--time-limit", "1", "--out", "FOLDER"],
     ],
@@ -69,3 +68,30 @@ def test_formulations_do_not_have_it(
         arguments = ["--formulation", form, "--p", "1", "--q", "1", "--out", out]
         assert main(["formulate", str(problem), *arguments]) == 2
         assert "leaves warm-up counts to hetopt plan" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--schedule", "auto"], None),
+        (["--for", "hetu"], None),
+        ([], "--pipelines: is for schedules that prescribe warm-up counts, not free"),
+    ],
+)
+def test_several_pipelines_of_a_problem_with_free_warm_ups(
+    options: list[str],
+    said: str | None,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """They are planned under the schedules that are searched in its place."""
+    problem = tmp_path / "free.yaml"
+    problem.write_text(
+        "model: {preset: llama-7b, layers: 2}\n"
+        "clusters: [{name: a, accelerator: A100-80GB, nodes: 1, devices_per_node: 2}]\n"
+        "training: {global_batch: 2, seq_len: 4096, zero: 0, schedule: free-1f1b}\n"
+    )
+    asked = "--pipelines", "2", "--jobs", "1", "--time-limit", "5"
+    code = main(["plan", str(problem), *asked, *options])
+    error = capsys.readouterr().err
+    assert (code, said is None or said in error) == (2 if said else 0, True)
