@@ -38,9 +38,9 @@ _ROUNDING = 1e-9
 #: Most pairs of a strategy and a size of micro-batches that are priced for a bound, and
 #: the device seconds of a sequence without it.
 _MOST_ROWS, _NOTHING_S = 250_000, 1e-30
-#: What was found for problems of one cluster, by their digests: a search and the check
-#: of its answer ask for the same. At most so many are kept.
-_KNOWN: dict[str, Floats] = {}
+#: What was found for problems of one cluster, by their digests and devices: a search
+#: and the check of its answer ask for the same. At most so many are kept.
+_KNOWN: dict[tuple[str, str], Floats] = {}
 _MOST_KNOWN = 64
 
 
@@ -69,9 +69,11 @@ def least_device_seconds(
 
 def _of_one(problem: Problem, source: LatencySource | None) -> Floats:
     """Return the least device seconds of a problem's only cluster; (B,)."""
-    named = problem.latency.get(problem.clusters[0].name, "")
-    # The digest does not tell what is in a user's profile, which may change.
-    key = None if named.endswith(PROFILE_SUFFIX) else problem_digest(problem)
+    (cluster,) = problem.clusters
+    # The digest does not tell what is in a user's profile, which may change, nor what a
+    # device is called, by which its measured operators are found.
+    named = problem.latency.get(cluster.name, "").endswith(PROFILE_SUFFIX)
+    key = None if named else (problem_digest(problem), repr(cluster.accelerator))
     if key is not None and key in _KNOWN:
         return _KNOWN[key]
     sizes = range(1, problem.training.global_batch + 1)

@@ -475,9 +475,15 @@ def _tables(table: Table) -> list[Table]:
     return [replace(table, kinds=table.kinds - {end}) for end in ends]
 
 
+def _kinds(plan: Plan) -> list[int]:
+    """Return the kinds that a plan has, ascending."""
+    stages = (stage for own in plan.pipelines for stage in own.stages)
+    return sorted({stage.strategy[1] for stage in stages})  # type: ignore[index]
+
+
 def _broken(problem: Any, plan: Plan) -> str | None:
     """Return two kinds that a plan has."""
-    kinds = sorted({stage.strategy[1] for stage in plan.pipeline.stages})  # type: ignore[index]
+    kinds = _kinds(plan)
     return None if len(kinds) == 1 else " ".join(map(str, kinds[:2]))
 
 
@@ -494,8 +500,7 @@ def _sharing(problem: Any, table: Any, value: str) -> tuple[Any, Any]:
 
 
 def _is_shared(problem: Any, plan: Plan) -> bool:
-    stages = (stage for own in plan.pipelines for stage in own.stages)
-    return len({stage.strategy[1] for stage in stages}) == 1  # type: ignore[index]
+    return len(_kinds(plan)) == 1
 
 
 IN_COMMON = InCommon(values=("0", "1", "2"), sharing=_sharing, is_shared=_is_shared)
