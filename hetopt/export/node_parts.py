@@ -14,10 +14,38 @@ if TYPE_CHECKING:
 
 
 class Part(NamedTuple):
-    """Devices to take from one node; ``alone``: from one that no other part has."""
+    """Devices to take from one node.
+
+    Attributes
+    ----------
+    alone
+        Whether no other part may have some of that node.
+    pipeline
+        That the part is of, which has no other part of that node; None: any may be in
+        one node.
+    """
 
     size: int
     alone: bool = False
+    pipeline: int | None = None
+
+
+class Room(NamedTuple):
+    """The devices of a node that are left, of ``size``, and whose the others are."""
+
+    left: int
+    size: int
+    pipelines: tuple[int, ...] = ()
+
+    def after(self, part: Part) -> Room | None:
+        """Return what is left after a part; None: it has no place here."""
+        if part.size > self.left or part.pipeline in self.pipelines:
+            return None
+        if not part.alone:
+            own = () if part.pipeline is None else (part.pipeline,)
+            left = self.left - part.size
+            return Room(left, self.size, tuple(sorted(self.pipelines + own)))
+        return Room(0, self.size) if self.left == self.size else None
 
 
 class Choice(NamedTuple):
@@ -25,8 +53,8 @@ class Choice(NamedTuple):
 
     Attributes
     ----------
-    free
-        Devices left in each node.
+    rooms
+        What is left of each node.
     node
         The node of the last part.
     before
@@ -34,7 +62,7 @@ class Choice(NamedTuple):
     """
 
     done: int
-    free: tuple[int, ...]
+    rooms: tuple[Room, ...]
     node: int = 0
     before: Choice | None = None
 
@@ -47,7 +75,8 @@ def node_parts(
     Parameters
     ----------
     wanted
-        By pipeline, the devices of each part; a part lies in one node.
+        By pipeline, the devices of each part; a part lies in one node, and the parts of
+        a pipeline in different ones.
 
     Returns
     -------
@@ -55,20 +84,19 @@ def node_parts(
     fullest is tried first; of equally full nodes, the first.
     """
     parts = [
-        (Part(size), pipeline, number)
+        (Part(size, pipeline=pipeline), pipeline, number)
         for pipeline, own in enumerate(wanted)
         for number, size in enumerate(own)
     ]
     parts.sort(key=lambda part: -part[0].size)
-    sizes = _sizes(cluster)
-    choice = _chosen([part for part, _, _ in parts], sizes)
+    choice = _chosen(cluster, [part for part, _, _ in parts])
     if choice is None:
         return None
     found: list[Places] = [[(0, 0)] * len(own) for own in wanted]
     while choice.before is not None:
         _, pipeline, number = parts[choice.done - 1]
-        first = sizes[choice.node] - choice.before.free[choice.node]
-        found[pipeline][number] = choice.node, first
+        room = choice.before.rooms[choice.node]
+        found[pipeline][number] = choice.node, room.size - room.left
         choice = choice.before
     return found
 
@@ -78,7 +106,7 @@ def nodes_of(cluster: Cluster, parts: Sequence[Part]) -> list[int] | None:
     order = sorted(
         range(len(parts)), key=lambda k: (parts[k].alone, parts[k].size), reverse=True
     )
-    choice = _chosen([parts[k] for k in order], _sizes(cluster))
+    choice = _chosen(cluster, [parts[k] for k in order])
     if choice is None:
         return None
     found = [0] * len(parts)
@@ -88,37 +116,23 @@ def nodes_of(cluster: Cluster, parts: Sequence[Part]) -> list[int] | None:
     return found
 
 
-def _sizes(cluster: Cluster) -> tuple[int, ...]:
-    return cluster.unequal or (cluster.devices_per_node,) * cluster.nodes
-
-
-def _chosen(parts: Sequence[Part], sizes: tuple[int, ...]) -> Choice | None:
-    """Search for a node for each part; of equally full nodes only one is tried."""
-    open_, seen = [Choice(0, sizes)], set()
+def _chosen(cluster: Cluster, parts: Sequence[Part]) -> Choice | None:
+    """Search for a node for each part; of nodes with equal room only one is tried."""
+    sizes = cluster.unequal or (cluster.devices_per_node,) * cluster.nodes
+    open_, seen = [Choice(0, tuple(Room(size, size) for size in sizes))], set()
     while open_:
         choice = open_.pop()
         if choice.done == len(parts):
             return choice
-        rooms = sorted(zip(choice.free, sizes, strict=True))
-        key = choice.done, tuple(rooms)
+        key = choice.done, tuple(sorted(choice.rooms))
         if key in seen:
             continue
         seen.add(key)
-        part = parts[choice.done]
-        able = {
-            (left, size)
-            for left, size in rooms
-            if left >= part.size and (left == size or not part.alone)
-        }
         # The choice that is added last is tried first.
-        for left, size in sorted(able, reverse=True):
-            node = _first(choice.free, sizes, (left, size))
-            after = 0 if part.alone else left - part.size
-            free = (*choice.free[:node], after, *choice.free[node + 1 :])
-            open_.append(Choice(choice.done + 1, free, node, choice))
+        for room in sorted(set(choice.rooms), reverse=True):
+            after = room.after(parts[choice.done])
+            if after is not None:
+                node = choice.rooms.index(room)
+                rooms = (*choice.rooms[:node], after, *choice.rooms[node + 1 :])
+                open_.append(Choice(choice.done + 1, rooms, node, choice))
     return None
-
-
-def _first(free: Sequence[int], sizes: Sequence[int], room: tuple[int, int]) -> int:
-    """Return the first node of this size with this many devices left."""
-    return next(k for k, own in enumerate(zip(free, sizes, strict=True)) if own == room)

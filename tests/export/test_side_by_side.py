@@ -6,12 +6,14 @@ import csv
 import json
 import re
 from dataclasses import replace
-from itertools import accumulate
+from itertools import accumulate, permutations, product
+from random import Random
 from typing import TYPE_CHECKING, Any
 
 import pytest
 import yaml
 
+from hetopt.check.plan.packing import cut
 from hetopt.errors import CheckError, InputError
 from hetopt.export.back.importing import import_plan
 from hetopt.export.bundle import bundle, write_folder
@@ -23,6 +25,7 @@ from tests.export.jobs import draw_job
 from tests.runtimes.torch_plans import ONE, PAIR, Case, job_of, side_by_side
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
     from hetopt.export.job import Job
@@ -224,7 +227,49 @@ def test_parts_are_cut_from_nodes_that_have_them() -> None:
         group=None,
         hosts=None,
     )
-    assert node_parts(cluster, [(8, 4), (4, 4)]) == [[(0, 0), (1, 0)], [(2, 0), (2, 4)]]
+    assert node_parts(cluster, [(8, 4), (4, 4)]) == [[(0, 0), (2, 0)], [(1, 0), (2, 4)]]
     # The fullest node that will do comes first.
     assert node_parts(cluster, [(6, 5), (3, 3)]) == [[(0, 0), (2, 0)], [(2, 5), (1, 0)]]
     assert node_parts(cluster, [(5, 5), (5,)]) is None
+
+
+@pytest.mark.parametrize("seed", range(300))
+def test_parts_are_placed_where_the_check_accepts_them(seed: int) -> None:
+    rng = Random(seed)
+    sizes = tuple(rng.choice((2, 4, 6)) for _ in range(rng.randint(1, 3)))
+    cluster = replace(
+        draw_job(0).problem.clusters[0],
+        nodes=len(sizes),
+        devices_per_node=max(sizes),
+        unequal=sizes if len(set(sizes)) > 1 else None,
+        max_tp=1,
+        group=None,
+        hosts=None,
+    )
+    wanted = [
+        tuple(rng.choice((1, 2, 3, 4)) for _ in range(rng.randint(0, 2)))
+        for _ in range(rng.randint(2, 3))
+    ]
+    found = node_parts(cluster, wanted)
+    assert (found is not None) == cut(cluster, wanted) == has_nodes(sizes, wanted)
+    held: set[tuple[int, int]] = set()
+    for own, places in zip(wanted, found or [], strict=False):
+        assert len({node for node, _ in places}) == len(own)
+        for size, (node, first) in zip(own, places, strict=True):
+            devices = {(node, first + each) for each in range(size)}
+            assert not held & devices
+            assert first + size <= sizes[node]
+            held |= devices
+
+
+def has_nodes(sizes: Sequence[int], wanted: Sequence[Sequence[int]]) -> bool:
+    """Whether some choice of different nodes for each pipeline's parts has room."""
+    every = [permutations(range(len(sizes)), len(own)) for own in wanted]
+    for nodes in product(*every):
+        left = list(sizes)
+        for own, given in zip(wanted, nodes, strict=True):
+            for size, node in zip(own, given, strict=True):
+                left[node] -= size
+        if min(left) >= 0:
+            return True
+    return False

@@ -53,23 +53,32 @@ def part_of(cluster: Cluster, strategy: Strategy) -> int:
     )
 
 
-def cut(cluster: Cluster, parts: Sequence[int]) -> bool:
-    """Whether parts of these sizes can be cut from the nodes, each from one node."""
-    open_ = [(tuple(sorted(parts)), _nodes(cluster))]
-    seen = set()
+def cut(cluster: Cluster, shares: Sequence[Sequence[int]]) -> bool:
+    """Whether parts can be cut from the nodes, those of a share from different nodes.
+
+    Parameters
+    ----------
+    shares
+        The sizes of each share's parts.
+    """
+    parts = sorted((size, owner) for owner, own in enumerate(shares) for size in own)
+    whole = tuple((size, ()) for size, count in _nodes(cluster) for _ in range(count))
+    open_: list[tuple[int, tuple[tuple[int, tuple[int, ...]], ...]]]
+    open_, seen = [(len(parts), whole)], set()
     while open_:
-        left, free = open_.pop()
+        left, nodes = open_.pop()
         if not left:
             return True
-        if (left, free) in seen:
+        if (left, nodes) in seen:
             continue
-        seen.add((left, free))
-        for size, _ in free:
-            if size >= left[-1]:
-                after = Counter(dict(free))
-                after[size] -= 1
-                after[size - left[-1]] += 1
-                open_.append((left[:-1], _sorted(after)))
+        seen.add((left, nodes))
+        size, owner = parts[left - 1]
+        for node in set(nodes):
+            free, owners = node
+            if free >= size and owner not in owners:
+                after = list(nodes)
+                after[after.index(node)] = free - size, tuple(sorted((*owners, owner)))
+                open_.append((left - 1, tuple(sorted(after))))
     return False
 
 

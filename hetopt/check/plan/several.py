@@ -30,9 +30,11 @@ def several_findings(problem: Problem, plan: Plan) -> Iterator[str]:
     if plan.per_unit:
         yield "pipelines: there are several, but units have strategies"
     batch = problem.training.global_batch
-    taken = sum(share.batch for share in shares)
-    if taken != batch:
-        yield f"batch: pipelines take {counted(taken, 'sequence')}, expected {batch}"
+    sequences = sum(share.batch for share in shares)
+    if sequences != batch:
+        yield (
+            f"batch: pipelines take {counted(sequences, 'sequence')}, expected {batch}"
+        )
     if (pin := pins_fault(problem.pins)) is not None:
         yield f"pin {pin}: only possible with one pipeline"
     known = {each.name: each for each in problem.clusters}
@@ -48,12 +50,12 @@ def several_findings(problem: Problem, plan: Plan) -> Iterator[str]:
                     f"{name!r}, expected at least one part, each of at least 1 device"
                 )
     for name, cluster in known.items():
-        cuts = [size for share in shares for size in share.nodes.get(name, ())]
-        if not cut(cluster, cuts):
-            listed = ", ".join(map(str, sorted(cuts, reverse=True)))
+        taken = [share.nodes.get(name, ()) for share in shares]
+        if not cut(cluster, taken):
+            listed = " | ".join(", ".join(map(str, own)) or "none" for own in taken)
             yield (
                 f"cluster {name!r}: its nodes cannot be divided into parts of {listed} "
-                "devices"
+                "devices, those of each pipeline in nodes of their own"
             )
     for one, other in combinations(shares, 2):
         for first, second in product(one.nodes, other.nodes):

@@ -198,6 +198,10 @@ def test_claims_of_too_many_ways_are_refused(found: dict[str, Any]) -> None:
             {"pipelines.0.share.nodes": {"a": [2, 2, 2]}},
             "cannot be divided into parts",
         ),
+        (
+            {"pipelines.0.share.nodes": {"a": [1, 1, 1, 1]}},
+            "those of each pipeline in nodes of their own",
+        ),
         ({"pipelines.0.share.nodes": {"b": [2]}}, "no cluster is named 'b'"),
         ({"pipelines.0.share.nodes": {}}, "has no nodes"),
         ({"pipelines.1.microbatches": 5}, "pipeline 1: "),
