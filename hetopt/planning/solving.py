@@ -179,6 +179,7 @@ def _relaxed(
             paths = least_simulated_s(request, least_s, best_s, until)
         except KeyboardInterrupt:
             found = replace(found, interrupted=True)
+    found = replace(found, search_time_s=deadline.elapsed_s())
     return _bounded(found, table, why, paths)
 
 

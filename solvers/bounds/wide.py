@@ -64,6 +64,9 @@ def least_simulated_s(
         half = len(stages) // 2 if is_known else 0
         share = _ROUGH if is_known else _GLANCE
         for part in filter(None, (stages[:half], stages[half:])):
+            # Work that begins late would still get some time to end by itself.
+            if deadline.is_over():
+                return known
             work = partial(bounds_s, request, q, part, cutoff_s, share)
             try:
                 bounds = run_until(deadline, work)
