@@ -204,6 +204,8 @@ def resolve_relaxed(
         one = doubt.microbatches, [doubt.stages], bound_s
         try:
             for share in _SHARES:
+                if deadline.is_over():
+                    raise Stopped
                 work = partial(bounds_s, request, *one, share)
                 (found_s,) = run_until(deadline, work)
                 if found_s >= bound_s * (1 - _ROUNDING):

@@ -154,6 +154,8 @@ def make(
         number, task = numbered
         of = payload[number]
         left_s = None if of.end is None else of.end - time.monotonic()
+        if left_s is not None and left_s <= 0:
+            return None
         try:
             return run_until(Deadline.after(left_s), lambda: task.run(of))
         except (OutOfTime, Stopped):
