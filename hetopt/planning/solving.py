@@ -34,6 +34,9 @@ if TYPE_CHECKING:
 #: Shares of a time limit until which the two searches of plans may take, if principles
 #: are relaxed; the rest is for bounds.
 _PRUNED_SHARE, _CLOSED_SHARE = 0.25, 0.4
+#: Shorter limits are shared as if they were twice as long, up to this: a few seconds
+#: hardly raise bounds, but find better plans.
+_SHORT_S = 5.0
 
 
 def solve_for(
@@ -141,16 +144,17 @@ def _relaxed(
     """
     table, params, deadline = request.table, request.params, request.deadline
     limit_s, relaxed = deadline.limit_s, params.principles.relaxed
+    shared_s = limit_s and max(limit_s, min(2 * limit_s, _SHORT_S))
     pruned = replace(
         request,
         params=replace(params, principles=PRUNED, journal=None),
-        deadline=deadline.within(limit_s and _PRUNED_SHARE * limit_s),
+        deadline=deadline.within(shared_s and _PRUNED_SHARE * shared_s),
         memory=None,
         journal=None,
     )
     searched = [simulated(pruned)]
     if not searched[0].interrupted:
-        until = deadline.within(limit_s and _CLOSED_SHARE * limit_s)
+        until = deadline.within(shared_s and _CLOSED_SHARE * shared_s)
         searched.insert(0, closed(replace(request, deadline=until)))
     stopped = any(each.interrupted for each in searched)
     found = replace(searched[0], relaxed=relaxed, interrupted=stopped)
