@@ -22,6 +22,7 @@ from hetopt.export.hexiscale.launcher import CONFIGS
 from hetopt.export.node_parts import node_parts
 from hetopt.export.registry import SHIPPED, launcher, reader
 from tests.export.jobs import draw_job
+from tests.export.shared.test_scripts import started
 from tests.runtimes.torch_plans import ONE, PAIR, Case, job_of, side_by_side
 
 if TYPE_CHECKING:
@@ -216,6 +217,34 @@ def test_torchs_pipelines_share_the_batch() -> None:
         "4,5,6",
         "0,1,2,3,4,5,6,7",
     ]
+
+
+@pytest.mark.parametrize("name", ["torch", "torchrun"])
+def test_scripts_of_one_host_share_the_devices_that_it_sees(
+    name: str, tmp_path: Path
+) -> None:
+    """Slurm, say, lists all of them before any script runs."""
+    folder = tmp_path / "bundle"
+    write_folder(str(folder), bundle(job(), launcher(name), allow_lossy=False))
+
+    def devices(number: int, visible: str) -> str:
+        says = "echo $CUDA_VISIBLE_DEVICES"
+        ran = started(folder, says, number, CUDA_VISIBLE_DEVICES=visible)
+        return ran.stdout.strip() if ran.returncode == 0 else ran.stderr.strip()
+
+    every = "8,9,10,11,12,13,14,15"
+    assert [devices(number, every) for number in range(3)] == [
+        "8,9,10,11",
+        "12,13,14",
+        every,
+    ]
+    # A script that is given its own devices, or none, keeps them.
+    assert devices(1, "3,5,6") == "3,5,6"
+    assert devices(1, "-1") == "-1"
+    assert devices(1, "0,1,2,3,4") == (
+        "CUDA_VISIBLE_DEVICES=0,1,2,3,4 leaves too few devices from number 4 on: "
+        "3 needed"
+    )
 
 
 def test_parts_are_cut_from_nodes_that_have_them() -> None:

@@ -80,16 +80,15 @@ def _script(
 ) -> str:
     master = job.placement.nodes[0].host
     last = node.first_rank + node.slots - 1
-    held = range(node.first_device, node.first_device + node.slots)
-    devices = ",".join(map(str, held))
     # Threads as torchrun sets them by itself only if it starts several processes.
-    exports = {job.visible_devices(node): devices, THREADS: UNSET, **environment}
+    exports = {THREADS: UNSET, **environment}
     lines = [
         "#!/usr/bin/env bash",
         f"# Ranks {node.first_rank} to {last} of {job.world_size}, on {node.host} "
         f"({node.cluster}).",
         "set -euo pipefail",
         'cd "$(dirname "$0")/.."',
+        *_device_lines(job, node),
         *(f'export {name}="${{{name}:-{value}}}"' for name, value in exports.items()),
         *checks,
         "exec torchrun \\",
@@ -101,6 +100,31 @@ def _script(
         '  "$@"',
     ]
     return "\n".join(lines) + "\n"
+
+
+def _device_lines(job: Job, node: PlacedNode) -> list[str]:
+    """Return the lines that choose a script's devices.
+
+    Those that are visible already are kept, but if the host has other scripts, too, and
+    sees more devices than this one needs, it takes those that it would have.
+    """
+    name, first, slots = job.visible_devices(node), node.first_device, node.slots
+    devices = ",".join(map(str, range(first, first + slots)))
+    lines = [f'export {name}="${{{name}:-{devices}}}"']
+    if sum(other.host == node.host for other in job.placement.nodes) > 1:
+        lines += [
+            f'IFS=, read -ra visible <<< "${name}"',
+            f"if (( ${{#visible[@]}} > {slots} )); then",
+            f'  own=("${{visible[@]:{first}:{slots}}}")',
+            f"  if (( ${{#own[@]}} < {slots} )); then",
+            f'    echo "{name}=${name} leaves too few devices from number {first} on: '
+            f'{slots} needed" >&2',
+            "    exit 1",
+            "  fi",
+            f'  export {name}="$(IFS=,; echo "${{own[*]}}")"',
+            "fi",
+        ]
+    return lines
 
 
 def _checks(tested: Tested) -> list[str]:

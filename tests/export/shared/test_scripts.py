@@ -22,9 +22,9 @@ RELEASES = {
 
 
 def started(
-    folder: Path, says: str = "echo started", **environment: str
+    folder: Path, says: str = "echo started", number: int = 0, **environment: str
 ) -> subprocess.CompletedProcess[str]:
-    """Run a bundle's script with a torchrun that says that it was called."""
+    """Run one of a bundle's scripts with a torchrun that says that it was called."""
     programs = folder.parent / "bin"
     programs.mkdir(exist_ok=True)
     torchrun = programs / "torchrun"
@@ -34,7 +34,7 @@ def started(
     python.unlink(missing_ok=True)
     python.symlink_to(sys.executable)
     path = f"{programs}:{os.environ['PATH']}"
-    script = next(folder.glob("nodes/*.sh"))
+    script = sorted(folder.glob("nodes/*.sh"))[number]
     return subprocess.run(
         [str(script)],
         env={"PATH": path, "PYTHONDONTWRITEBYTECODE": "1", **environment},
