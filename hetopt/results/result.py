@@ -43,10 +43,11 @@ class Result(FileRecord, Branched, Shown):
     best
         The reported plan, or None.
     alternatives
-        The next best plans, best first; each differs from the others in stages,
-        micro-batches, clusters, strategies or stages per cluster, and by more than
-        an exchange of identical clusters; with nodes to rent, of clusters that are both
-        rented.
+        The next best plans, best first; each differs from the others in schedule,
+        stages, micro-batches, clusters, strategies or stages per cluster, and by more
+        than an exchange of identical clusters; with nodes to rent, of clusters that are
+        both rented. Of several pipelines, only the best plan of each division of the
+        nodes is listed.
     lower_bound_s
         Valid lower bound on the objective over the whole space; None if none is known
         or nothing is feasible.
