@@ -166,11 +166,13 @@ class Posed:
         """
         assert self.asked.limiting is not None
         whole, over = self.asked.without_limits().over()
+        # Both searches together have the limit, and the moment after it in which a first
+        # plan is still looked for, or the minute without one.
         deadline = Deadline()
-        # Both searches together have the limit, or the minute without one.
-        if result.interrupted or request.deadline.limit_s is not None:
-            left_s = LEAST_S if result.interrupted else None
-            deadline = request.deadline.within(left_s, least_s=LEAST_S)
+        if result.interrupted:
+            deadline = request.deadline.within(LEAST_S, least_s=LEAST_S)
+        elif request.deadline.limit_s is not None:
+            deadline = request.deadline
         time = "closed" if result.objective == "cost" else result.objective
         asked_time = "closed" if result.objective == "cost" else self.asked.time
         without = search(
