@@ -147,12 +147,25 @@ def _plan_in(data: Mapping[str, Any]) -> Plan:
 
     if _is_alone(data):
         return read_plan(data, "")
+    _ensure_no_front(data)
     if data.get("plan") is None:
         status = data.get("status")
         detail = f" (its status is {status!r})" if isinstance(status, str) else ""
         raise InputError(f"there is no plan{detail}", field="plan")
     Result.from_json(data)
     return read_plan(data["plan"], "plan")
+
+
+def _ensure_no_front(data: Mapping[str, Any]) -> None:
+    """Raise InputError if a file holds the plans of a front."""
+    from hetopt.results.front import FRONT_SCHEMA
+
+    if data.get("schema") == FRONT_SCHEMA:
+        msg = (
+            "is a front, expected one plan: `hetopt plan --budget` with the price an "
+            "hour of one of its plans finds it"
+        )
+        raise InputError(msg, field="schema")
 
 
 def _is_alone(data: Mapping[str, Any]) -> bool:
@@ -292,6 +305,7 @@ def load_planned(problem_name: str, plan_path: str, table_path: str | None) -> P
         if alone := _is_alone(data):
             said = Said(plan=read_plan(data, ""))
         elif data.get("schema") != Result.SCHEMA:
+            _ensure_no_front(data)
             raise InputError("is neither a result nor a plan", field="schema")
         else:
             Result.from_json(data)

@@ -72,14 +72,22 @@ def bundle(job: Job, launcher: Launcher, *, allow_lossy: bool) -> dict[str, str]
     return files
 
 
-def ensure_runs(launcher: Launcher, plan: Plan, file: str | None = None) -> None:
-    """Raise InputError if a plan has several pipelines and the launcher runs one."""
+def ensure_runs(
+    launcher: Launcher, plan: Plan, field: str = "pipelines", file: str | None = None
+) -> None:
+    """Raise InputError if a plan has several pipelines and the launcher runs one.
+
+    Parameters
+    ----------
+    field, file
+        Where the pipelines stand.
+    """
     if len(plan.pipelines) > 1 and launcher.side_by_side is None:
         msg = (
             f"has {counted(len(plan.pipelines), 'pipeline')}, but hetopt's files for "
             f"{launcher.title} run one: plan again with --pipelines 1"
         )
-        raise InputError(msg, file=file, field="pipelines")
+        raise InputError(msg, file=file, field=field)
 
 
 def losses_of(job: Job, launcher: Launcher) -> tuple[Loss, ...]:

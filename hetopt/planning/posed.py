@@ -166,8 +166,8 @@ class Posed:
         """
         assert self.asked.limiting is not None
         whole, over = self.asked.without_limits().over()
-        # Both searches together have the limit, and the moment after it in which a first
-        # plan is still looked for, or the minute without one.
+        # Both searches together have the limit, with the moment after it in which a
+        # first plan is still looked for, or the minute without one.
         deadline = Deadline()
         if result.interrupted:
             deadline = request.deadline.within(LEAST_S, least_s=LEAST_S)

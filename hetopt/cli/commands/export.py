@@ -59,8 +59,11 @@ def run(options: argparse.Namespace) -> int:
     problem, table, plans, _ = load_reported(
         options.problem, options.plan, options.table, several=True
     )
-    ensure_runs(target, plans[0], options.plan)
-    jobs = [Job.of(problem, plan) for plan in plans[: options.top or 1]]
+    chosen = plans[: options.top or 1]
+    for number, plan in enumerate(chosen):
+        field = f"alternatives.{number - 1}.plan.pipelines" if number else "pipelines"
+        ensure_runs(target, plan, field, options.plan)
+    jobs = [Job.of(problem, plan) for plan in chosen]
     try:
         bundles = [bundle(job, target, allow_lossy=options.allow_lossy) for job in jobs]
     except CheckError as error:

@@ -205,7 +205,10 @@ def _sentence(question: Question, row: Row, base: Row) -> str:
     if question.kind == "unused":
         name = question.clusters[0]
         if abs(saved) < _NOTHING:
-            return f"{name} is not used: with it an iteration takes as long{proven}."
+            return (
+                f"{name} is not used: the best plan that uses it takes {time_s}, no "
+                f"more{proven}."
+            )
         return (
             f"{name} is not used: the best plan that uses it takes {time_s}, "
             f"{percent(saved)} more{proven}."

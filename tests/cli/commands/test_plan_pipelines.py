@@ -109,6 +109,25 @@ def test_bounds_above_what_the_plan_takes_are_found(
 
 
 @pytest.mark.usefixtures("lost")
+def test_an_export_of_several_plans_says_which_has_too_many(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    Path("lost.yaml").write_text(TEXT.replace("[2, 2, 1]", "[4]"))
+    asked = ("--pipelines", "2", "--top", "3", "--jobs", "1", "--out", "plan.json")
+    assert main(["plan", "lost.yaml", *asked]) == 0
+    found = json.loads(Path("plan.json").read_text("utf-8"))
+    plans = [found["plan"], *(each["plan"] for each in found["alternatives"])]
+    several = [len(each["pipelines"]) > 1 for each in plans]
+    number = several.index(True)
+    assert number > 0
+    options = ("--to", "megatron", "--top", str(number + 1), "--out", "x")
+    capsys.readouterr()
+    assert main(["export", "lost.yaml", "plan.json", *options]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert f"alternatives.{number - 1}.plan.pipelines: has 2 pipelines" in line
+
+
+@pytest.mark.usefixtures("lost")
 @pytest.mark.parametrize(
     ("command", "why"),
     [

@@ -52,6 +52,11 @@ def test_a_budget_gives_the_points_of_the_front(
     jsonschema.validate(found, SCHEMAS["front"])
     assert main(["check", "site.yaml", "front.json"]) == 0
     assert "the proof of the front are as claimed" in capsys.readouterr().out
+    for command in (("simulate",), ("export", "--to", "torch", "--out", "x")):
+        name, *options = command
+        assert main([name, "site.yaml", "front.json", *options]) == 2
+        assert "schema: is a front, expected one plan" in capsys.readouterr().err
+    assert not Path("x").exists()
     Path("forged.json").write_text(
         json.dumps({**found, "points": found["points"][1:]}), "utf-8"
     )
