@@ -121,7 +121,7 @@ def _device_lines(job: Job, node: PlacedNode) -> list[str]:
             f'{slots} needed" >&2',
             "    exit 1",
             "  fi",
-            f'  export {name}="$(IFS=,; echo "${{own[*]}}")"',
+            f'  {name}="$(IFS=,; echo "${{own[*]}}")"',
             "fi",
         ]
     return lines
