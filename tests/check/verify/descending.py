@@ -16,16 +16,21 @@ if TYPE_CHECKING:
     from tests.oracle.instances import Instance
 
 
-def searched(instance: Instance, p: int, q: int, bound: int) -> Found | None:
-    """Search one program for plans below a bound; None if the relaxation suffices."""
-    of = Verified(
+def verified(instance: Instance, end: float | None = None) -> Verified:
+    """Return what tasks about the closed form of an instance have in common."""
+    return Verified(
         problem=instance.problem,
         table=instance.table,
         searched=instance.table,
         principles=PRUNED,
         objective="closed",
-        end=None,
+        end=end,
     )
+
+
+def searched(instance: Instance, p: int, q: int, bound: int) -> Found | None:
+    """Search one program for plans below a bound; None if the relaxation suffices."""
+    of = verified(instance)
     ranges = BoundsTask(q, {p: bound}).run(of)
     if p not in ranges:
         return None

@@ -7,7 +7,7 @@ import time
 import pytest
 
 from hetopt.check.verify.tasks import BoundsTask, Verified, make
-from hetopt.problem.training.principles import PRUNED
+from tests.check.verify.descending import verified
 from tests.oracle.instances import make_instance
 
 
@@ -22,15 +22,8 @@ def test_no_task_begins_after_the_end(
         return {}
 
     monkeypatch.setattr(BoundsTask, "run", run)
-    instance = make_instance(0)
-    of = Verified(
-        problem=instance.problem,
-        table=instance.table,
-        searched=instance.table,
-        principles=PRUNED,
-        objective="closed",
-        end=None if left_s is None else time.monotonic() + left_s,
-    )
+    end = None if left_s is None else time.monotonic() + left_s
+    of = verified(make_instance(0), end)
     found = make([of], None, print)((0, BoundsTask(2, {1: 1})))
     assert found == ({} if runs else None)
     assert len(begun) == runs
