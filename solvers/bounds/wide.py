@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from hetopt.base.deadline import Stopped
-from hetopt.base.run_until import run_until
+from hetopt.base.run_until import run_in_time
 from hetopt.cost.table.ticks import TICK_S
 from hetopt.formulations.chain import Chain
 from hetopt.schedule.paths import PathForm, Weights
@@ -64,12 +64,9 @@ def least_simulated_s(
         half = len(stages) // 2 if is_known else 0
         share = _ROUGH if is_known else _GLANCE
         for part in filter(None, (stages[:half], stages[half:])):
-            # Work that begins late would still get some time to end by itself.
-            if deadline.is_over():
-                return known
             work = partial(bounds_s, request, q, part, cutoff_s, share)
             try:
-                bounds = run_until(deadline, work)
+                bounds = run_in_time(deadline, work)
             except Stopped:
                 return known
             for p, bound_s in zip(part, bounds, strict=True):

@@ -10,7 +10,7 @@ from threading import Event
 from typing import TYPE_CHECKING
 
 from hetopt.base.deadline import Interrupted, Stopped
-from hetopt.base.run_until import run_until
+from hetopt.base.run_until import run_in_time
 from hetopt.check import check_plan
 from hetopt.cost.table_file.file import table_digest
 from hetopt.errors import CheckError
@@ -204,10 +204,8 @@ def resolve_relaxed(
         one = doubt.microbatches, [doubt.stages], bound_s
         try:
             for share in _SHARES:
-                if deadline.is_over():
-                    raise Stopped
                 work = partial(bounds_s, request, *one, share)
-                (found_s,) = run_until(deadline, work)
+                (found_s,) = run_in_time(deadline, work)
                 if found_s >= bound_s * (1 - _ROUNDING):
                     break
         except Stopped:

@@ -16,7 +16,7 @@ import pytest
 
 from hetopt.base import run_until as ending
 from hetopt.base.deadline import Deadline, Stopped
-from hetopt.base.run_until import run_until
+from hetopt.base.run_until import run_in_time, run_until
 
 
 def _stubborn() -> NoReturn:
@@ -201,6 +201,16 @@ def test_work_that_ends_returns_and_raises(limit_s: float | None) -> None:
     assert run_until(Deadline.after(limit_s), lambda: 7) == 7
     with pytest.raises(ZeroDivisionError):
         run_until(Deadline.after(limit_s), lambda: 1 // 0)
+
+
+def test_work_for_which_there_is_no_time_is_not_begun() -> None:
+    begun: list[int] = []
+    for limit_s in (None, 60.0):
+        run_in_time(Deadline.after(limit_s), lambda: begun.append(1))
+    assert len(begun) == 2
+    with pytest.raises(Stopped):
+        run_in_time(Deadline.after(0.0), lambda: begun.append(1))
+    assert len(begun) == 2
 
 
 def test_a_part_has_what_is_left_and_its_own_limit(

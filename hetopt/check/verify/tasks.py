@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from hetopt.base.deadline import Deadline, Stopped
-from hetopt.base.run_until import run_until
+from hetopt.base.run_until import run_in_time
 from hetopt.check.verify.bound import (
     PS_PER_NS,
     OutOfTime,
@@ -154,10 +154,8 @@ def make(
         number, task = numbered
         of = payload[number]
         left_s = None if of.end is None else of.end - time.monotonic()
-        if left_s is not None and left_s <= 0:
-            return None
         try:
-            return run_until(Deadline.after(left_s), lambda: task.run(of))
+            return run_in_time(Deadline.after(left_s), lambda: task.run(of))
         except (OutOfTime, Stopped):
             return None
 
