@@ -45,8 +45,9 @@ TICK = Fraction(1, 10**9)
 EQUAL = 1e-12
 #: The solver that has every instance; of the other exact ones, each has one in so many.
 ALWAYS, TURNS = "dp", 2
-#: Solvers that have fewer: with so much time ``auto`` is the dynamic program.
-RARE = {"auto": 20}
+#: Solvers that have fewer: with so much time ``auto`` is the dynamic program, and one
+#: solver takes longer for an instance than all others together.
+RARE = {"auto": 20, "miqp-highs": 20}
 #: Rollouts of solvers that sample.
 ROLLOUTS = 30
 #: Seconds that no solver needs.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from random import Random
 from typing import TYPE_CHECKING, Literal
 
@@ -184,6 +185,7 @@ def in_simulated_time(seed: int) -> Features:
     return features_of(seed, 1.0)
 
 
+@lru_cache(maxsize=10)
 def make(features: Features) -> Instance:
     """Draw the instance."""
     if features.lengths:

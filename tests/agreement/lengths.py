@@ -9,7 +9,6 @@ from itertools import combinations, permutations, product
 from random import Random
 from typing import TYPE_CHECKING, Literal
 
-import jsonschema
 import yaml
 
 import hetopt
@@ -28,8 +27,8 @@ from hetopt.pricing.several import price_several
 from hetopt.problem.reading import read_problem_text
 from hetopt.problem.training.choices import RESHARDING, ScheduleName
 from hetopt.problem.training.principles import PRUNED
-from hetopt.report.schemas import SCHEMAS
 from hetopt.solvers.dividing import divisions
+from tests.schemas import ensure_fits
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -242,7 +241,7 @@ def divided(problem: Problem, *, simulated: bool = False) -> Iterator[str]:
     result = hetopt.plan(problem, pipelines=2, jobs=1, objective=time)
     expected = best_of(problem, 2, simulated=simulated)
     data, table = json.loads(json.dumps(result.to_json())), build_table(problem)
-    jsonschema.validate(data, SCHEMAS["result"])
+    ensure_fits(data, "result")
     yield from check_result(problem, table, data)
     if result.best is None or expected is None:
         if result.status != "infeasible" or expected is not None:

@@ -18,6 +18,7 @@ from hetopt.running.measured import measured_of, read_measured
 from hetopt.running.records import iterations_of
 from tests.running.making import measured_as, ranks_of
 from tests.schedule.pipelines import pipeline, random_pipeline
+from tests.schemas import ensure_fits
 
 
 @pytest.mark.parametrize("units", [None, "mine.py:build_unit"])
@@ -26,7 +27,7 @@ def test_it_is_as_its_schema_says(units: str | None) -> None:
     measured = measured_as(times, units)
     data = json.loads(json.dumps(measured.to_json()))
     jsonschema.Draft202012Validator.check_schema(SCHEMAS["measured"])
-    jsonschema.validate(data, SCHEMAS["measured"])
+    ensure_fits(data, "measured")
     assert data["units"] == units
     assert len(data["stages"]) == times.stages == len(data["boundaries_s"]) + 1
     for number, stage in enumerate(data["stages"]):
@@ -93,13 +94,13 @@ def test_a_busy_machine_is_read_again(tmp_path: Path) -> None:
     busy = Conditions(threads=4, cores=2, load=8.0, cpu_shares=(0.5, 1.5))
     measured = measured_as(times).under(busy)
     data = json.loads(json.dumps(measured.to_json()))
-    jsonschema.validate(data, SCHEMAS["measured"])
+    ensure_fits(data, "measured")
     assert data["conditions"]["threads"] == 4
     assert data["noise"] == ["a load of 8.0 on 2 cores"]
     assert read_measured(written(tmp_path, data), "0" * 64).noise == measured.noise
     unknown = measured.under(replace(busy, load=None))
     data = json.loads(json.dumps(unknown.to_json()))
-    jsonschema.validate(data, SCHEMAS["measured"])
+    ensure_fits(data, "measured")
     assert not read_measured(written(tmp_path, data), "0" * 64).noise
 
 

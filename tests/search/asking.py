@@ -5,17 +5,15 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-import jsonschema
-
 import hetopt
 from hetopt.base.deadline import Deadline
 from hetopt.check import check_result
 from hetopt.check.claims.front import check_front
 from hetopt.cost.build import build_table
 from hetopt.planning.posed import search, tree_of
-from hetopt.report.schemas import SCHEMAS
 from hetopt.solvers.params import RaceParams
 from hetopt.solvers.request import Request
+from tests.schemas import ensure_fits
 
 if TYPE_CHECKING:
     from hetopt.problem.problem import Problem
@@ -49,7 +47,7 @@ def found(request: Request, over: Over, objective: Objective = "closed") -> Resu
 def ensure_holds(request: Request, result: Result) -> None:
     """Fail unless the checker agrees with what was written, which can be read again."""
     data = json.loads(json.dumps(result.to_json()))
-    jsonschema.validate(data, SCHEMAS["result"])
+    ensure_fits(data, "result")
     problem, table = result.problem or request.problem, result.table or request.table
     assert check_result(problem, table, data) == []
     assert hetopt.Result.from_json(data).to_json() == data
@@ -59,6 +57,6 @@ def front_of(request: Request, over: Over, objective: Objective = "closed") -> F
     """Return a front as ``found`` returns a result."""
     front = tree_of(request, solver="dp", objective=objective, over=over).front()
     data = json.loads(json.dumps(front.to_json()))
-    jsonschema.validate(data, SCHEMAS["front"])
+    ensure_fits(data, "front")
     assert check_front(request.problem, request.table, data) == []
     return front

@@ -18,6 +18,8 @@ import yaml
 
 from hetopt.cost.build import build_table
 from hetopt.cost.divided import part
+from hetopt.cost.sources.by_cluster import latency_sources
+from hetopt.cost.sources.remembered import RememberedSource
 from hetopt.cost.table.ticks import TICK_S
 from hetopt.export import launcher as export
 from hetopt.export.job import parts_of
@@ -39,6 +41,7 @@ from tests.oracle.brute_force import every_plan
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from hetopt.cost.sources.source import LatencySource
     from hetopt.cost.table.table import CostTable
     from hetopt.problem.problem import Problem
     from hetopt.results.claims import Measure
@@ -158,6 +161,7 @@ class Truth:
     def __init__(self, problem: Problem) -> None:
         self.problem = problem
         self._known: dict[object, list[tuple[object, bool, dict[str, float]]]] = {}
+        self._sources: dict[str, LatencySource] = {}
 
     def plans(
         self, problem: Problem, table: CostTable | None = None
@@ -252,9 +256,16 @@ class Truth:
     def _part(self, problem: Problem, nodes: Any, number: int, batch: int) -> Any:
         key = problem_digest(problem), str(nodes), number, batch
         if key not in self._known:
-            own = part(problem, nodes, number, batch)
+            own = part(problem, nodes, number, batch, self._source(problem))
             self._known[key] = self.plans(own.problem, own.table)
         return self._known[key]
+
+    def _source(self, problem: Problem) -> LatencySource:
+        """Return one that predicts each latency once, for all parts of a problem."""
+        key = problem_digest(problem)
+        if key not in self._sources:
+            self._sources[key] = RememberedSource(latency_sources(problem))
+        return self._sources[key]
 
 
 def shape_of(problem: Problem, table: CostTable, found: Found) -> object:

@@ -176,7 +176,7 @@ def test_shipped_problems_are_continued(
     ensure_all_prefixes_resume(
         read_problem(name),
         tmp_path / "j",
-        8,
+        4,
         by_any_means,
         launcher=launcher,
         time=time,

@@ -63,7 +63,7 @@ def test_a_default_search_compiles_nothing_of_its_own() -> None:
 @pytest.mark.parametrize("name", PROBLEMS)
 def test_no_search_compiles_anything_of_its_own(name: str) -> None:
     every: list[tuple[str, dict[str, object]]] = [
-        (name, {"time_limit_s": 7, **options})
+        (name, {"time_limit_s": 3, **options})
         for options in (
             {},
             {"objective": "closed", "top": 3},

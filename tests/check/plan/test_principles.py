@@ -5,20 +5,19 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-import jsonschema
 import pytest
 
 from hetopt.base.deadline import Deadline
 from hetopt.check import check_plan, check_result
 from hetopt.errors import CheckError, InputError
 from hetopt.problem.training.principles import PRUNED, RELAXABLE, Principles
-from hetopt.report.schemas import SCHEMAS
 from hetopt.solvers.loading import load
 from hetopt.solvers.params import RaceParams
 from hetopt.solvers.request import Request
 from tests.check.plan.good import NARROW, STAGES, WIDE, one, stage
 from tests.oracle import plain
 from tests.oracle.instances import make_instance
+from tests.schemas import ensure_fits
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -116,7 +115,7 @@ def solved() -> tuple[Problem, CostTable, dict[str, Any]]:
 def test_a_result_says_what_it_relaxed() -> None:
     problem, table, data = solved()
     assert data["relaxed"] == ["p4"]
-    jsonschema.validate(data, SCHEMAS["result"])
+    ensure_fits(data, "result")
     assert check_result(problem, table, data) == []
     for claim in (["p3"], []):
         data["relaxed"] = claim

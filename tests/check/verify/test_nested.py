@@ -9,16 +9,15 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import jsonschema
 import pytest
 
 from hetopt.base.deadline import Deadline
 from hetopt.cli import main
 from hetopt.planning.posed import found_by, tree_of
-from hetopt.report.schemas import SCHEMAS
 from hetopt.solvers.certificate.tree import certificate_of
 from tests.check.claims.made import SHARED, SHARED_TEXT, over_of, request
 from tests.cli.commands.forgeries import settle_all
+from tests.schemas import ensure_fits
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -229,7 +228,7 @@ FORGERIES: tuple[tuple[Callable[[Data], None], str], ...] = (
 @pytest.mark.parametrize(("nesting", "measure"), NESTINGS)
 def test_it_is_verified(nesting: str, measure: Measure, verify: Verify) -> None:
     plan, certificate = made(nesting, measure)
-    jsonschema.validate(certificate, SCHEMAS["certificate-tree"])
+    ensure_fits(certificate, "certificate-tree")
     count = len(list(leaves(certificate["claims"])))
     code, lines = verify(plan, certificate)
     said = "not what the problem asks for" in lines[-1]

@@ -10,7 +10,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import jsonschema
 import pytest
 
 from hetopt.cli import main
@@ -23,9 +22,9 @@ from hetopt.problem.reading import read_problem
 from hetopt.report.comparison.comparison import rows
 from hetopt.report.comparison.text import conditions
 from hetopt.report.drawing.bar import ShownProgress
-from hetopt.report.schemas import SCHEMAS
 from tests.cli.conftest import RunHetopt
 from tests.report.comparisons import made_run
+from tests.schemas import ensure_fits
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -80,7 +79,7 @@ def test_files(compared: tuple[Path, str]) -> None:
         f"compare.{ending}" for ending in ("csv", "json", "md", "png", "svg")
     }
     data = json.loads((folder / "compare.json").read_text("utf-8"))
-    jsonschema.validate(data, SCHEMAS["comparison"])
+    ensure_fits(data, "comparison")
     runs = data["problems"][0]["runs"]
     assert [(run["solver"], run["extra"], run["status"]) for run in runs] == [
         ("cp-sat", False, "optimal"),
@@ -222,7 +221,7 @@ def test_solvers_are_asked_what_plan_is_asked(
         assert main(command) == 0
     capsys.readouterr()
     data = json.loads((folder / "compare.json").read_text("utf-8"))
-    jsonschema.validate(data, SCHEMAS["comparison"])
+    ensure_fits(data, "comparison")
     (run,) = data["problems"][0]["runs"]
     assert (run["closed_form_s"], run["status"]) == (best["closed_form_s"], "optimal")
     assert run["plan"] == best["plan"]
@@ -312,7 +311,7 @@ class TestGoingOn:
         # Both variants, and the best plan that uses every cluster.
         assert made == ["dp", "uniform", "uniform", "uniform", "dp"]
         data = json.loads(Path("out/compare.json").read_text("utf-8"))
-        jsonschema.validate(data, SCHEMAS["comparison"])
+        ensure_fits(data, "comparison")
         runs = data["problems"][0]["runs"]
         assert [(run["solver"], run["every_cluster"]) for run in runs] == [
             ("dp", False),

@@ -6,12 +6,11 @@ import json
 from pathlib import Path
 from typing import Any
 
-import jsonschema
 import pytest
 import yaml
 
 from hetopt.cli import main
-from hetopt.report.schemas import SCHEMAS
+from tests.schemas import ensure_fits
 
 DATA: dict[str, Any] = {
     "model": {"layers": 6, "hidden": 1024, "heads": 8, "ffn": 4096, "vocab": 32000},
@@ -63,7 +62,7 @@ def test_answers_are_those_of_the_changed_problems(
     command = ["explain", "site.yaml", "plan.json", "--jobs", "1"]
     assert main([*command, "--json"]) == 0
     told = json.loads(capsys.readouterr().out)
-    jsonschema.validate(told, SCHEMAS["reasons"])
+    ensure_fits(told, "reasons")
     shares = [each["share"] for each in told["critical"]]
     assert shares == sorted(shares, reverse=True)
     assert sum(shares) == pytest.approx(1)
@@ -103,7 +102,7 @@ def test_each_cluster_alone_is_a_problem_of_its_own(
     printed = capsys.readouterr().out
     assert Path("why.json").read_text() == printed
     told = json.loads(printed)
-    jsonschema.validate(told, SCHEMAS["reasons"])
+    ensure_fits(told, "reasons")
     mixed = told["mixing"]
     assert mixed["objective"] == "simulated"
     assert mixed["time_s"] == pytest.approx(best["iteration_time_s"])
@@ -203,7 +202,7 @@ def test_stability_is_told_and_kept(capsys: pytest.CaptureFixture[str]) -> None:
     )
     assert "link fast-slow" in printed
     data = json.loads(Path("plan.json").read_text())
-    jsonschema.validate(data, SCHEMAS["result"])
+    ensure_fits(data, "result")
     assert {each["kind"] for each in data["stability"]} == {"speed", "memory", "link"}
     assert main(["check", "site.yaml", "plan.json"]) == 0
 

@@ -6,12 +6,11 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import jsonschema
 import pytest
 import yaml
 
 from hetopt.cli import main
-from hetopt.report.schemas import SCHEMAS
+from tests.schemas import ensure_fits
 
 if TYPE_CHECKING:
     from tests.cli.conftest import RunHetopt
@@ -132,7 +131,7 @@ def test_what_is_not_priced_is_said_line_by_line(
         f"overlap_param_gather: {reason}, not overlapped",
     ]
     written = json.loads(Path(plan).read_text())
-    jsonschema.validate(written, SCHEMAS["result"])
+    ensure_fits(written, "result")
     told = [(each["argument"], each["kind"]) for each in written["reported"]]
     assert told == [("our_switch", "unknown"), ("overlap_param_gather", "not priced")]
     assert call(capsys, "check", problem, plan)[0] == 0
@@ -140,7 +139,7 @@ def test_what_is_not_priced_is_said_line_by_line(
     code, out, err = call(capsys, *arguments, "--json")
     assert (code, err) == (0, "")
     explained = json.loads(out)
-    jsonschema.validate(explained, SCHEMAS["explanation"])
+    ensure_fits(explained, "explanation")
     assert explained["mine"]["reported"] == written["reported"]
     assert "our_switch: hetopt does not know it" in call(capsys, *arguments)[1]
 
@@ -250,7 +249,7 @@ def test_explain_takes_a_plan_apart(
     code, out, err = call(capsys, *arguments, "--json")
     assert (code, err) == (0, "")
     told = json.loads(out)
-    jsonschema.validate(told, SCHEMAS["explanation"])
+    ensure_fits(told, "explanation")
     whats = [change["what"] for step in told["steps"] for change in step["changes"]]
     assert whats == ["layer split", "recomputation", "recomputation"]
     assert told["steps"][-1]["closed_form_s"] == told["ours"]["closed_form_s"]
@@ -306,7 +305,7 @@ def test_explain_searches_where_no_plan_is_given(
     )
     assert done.returncode == 0, done.stderr
     told = json.loads(done.stdout)
-    jsonschema.validate(told, SCHEMAS["explanation"])
+    ensure_fits(told, "explanation")
     assert told["speedup"]["closed_form"] >= 1
     best = json.loads((planned / "plan.json").read_text())
     assert told["ours"]["plan"] == best["plan"]

@@ -7,14 +7,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import jsonschema
 import pytest
 
 from hetopt.cli import main
 from hetopt.report.drawing.bar import ShownProgress
-from hetopt.report.schemas import SCHEMAS
 from hetopt.results.priced_plan import PricedPlan
 from hetopt.results.result import Result
+from tests.schemas import ensure_fits
 
 if TYPE_CHECKING:
     import subprocess
@@ -66,15 +65,15 @@ def test_details_are_printed_on_demand(
 
 def test_files_match_the_schemas(planned: Path, small: Path) -> None:
     result = read(planned / "plan.json")
-    jsonschema.validate(result, SCHEMAS["result"])
-    jsonschema.validate(result["plan"], SCHEMAS["plan"])
+    ensure_fits(result, "result")
+    ensure_fits(result["plan"], "plan")
 
 
 def test_json_is_all_that_is_printed(planned: Path, run_process: RunHetopt) -> None:
     done = run_process("plan", "problem.yaml", "--json", "--jobs", "1", cwd=planned)
     assert (done.returncode, done.stderr) == (0, "")
     printed = json.loads(done.stdout)
-    jsonschema.validate(printed, SCHEMAS["result"])
+    ensure_fits(printed, "result")
     assert printed["plan"] == read(planned / "plan.json")["plan"]
 
 
@@ -231,7 +230,7 @@ def test_planning_from_a_table(
     assert "wrote table.json" in capsys.readouterr().out
     assert main(["table", problem]) == 0
     assert json.loads(capsys.readouterr().out) == read(Path("table.json"))
-    jsonschema.validate(read(Path("table.json")), SCHEMAS["table"])
+    ensure_fits(read(Path("table.json")), "table")
 
     code = main(["plan", problem, "--table", "table.json", "--jobs", "1", "--json"])
     assert code == 0
@@ -271,7 +270,7 @@ def test_infeasible_says_why(
     assert err.startswith("no feasible plan: ")
     assert err.count("\n") == 1
     result = read(out)
-    jsonschema.validate(result, SCHEMAS["result"])
+    ensure_fits(result, "result")
     assert (result["status"], result["plan"]) == ("infeasible", None)
     assert main(["check", str(problem), str(out)]) == 2
     assert "there is no plan (its status is 'infeasible')" in capsys.readouterr().err

@@ -5,11 +5,10 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-import jsonschema
 import pytest
 
 from hetopt.cli import main
-from hetopt.report.schemas import SCHEMAS
+from tests.schemas import ensure_fits
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -38,7 +37,7 @@ def planned(problem: str, out: Path, *options: str) -> dict[str, Any]:
     asked = ["plan", problem, "--solver", "dp", "--jobs", "1", "--out", str(out)]
     assert main([*asked, *options]) == 0
     data: dict[str, Any] = json.loads(out.read_text())
-    jsonschema.validate(data, SCHEMAS["result"])
+    ensure_fits(data, "result")
     return data
 
 

@@ -5,11 +5,10 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
-import jsonschema
 import pytest
 
 from hetopt.cli import main
-from hetopt.report.schemas import SCHEMAS
+from tests.schemas import ensure_fits
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -24,7 +23,7 @@ def test_plan_and_check(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> N
     options = ["--jobs", "1", "--iterations", "5000", "--exploration", "1"]
     assert main([*arguments, *options]) == 0
     data = json.loads(out.read_text("utf-8"))
-    jsonschema.validate(data, SCHEMAS["result"])
+    ensure_fits(data, "result")
     assert data["solver"] == "mcts"
     assert data["status"] == "feasible"
     assert 0 < data["lower_bound_s"] < data["closed_form_s"]

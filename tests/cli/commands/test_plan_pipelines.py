@@ -6,7 +6,6 @@ import json
 from pathlib import Path
 from typing import Any
 
-import jsonschema
 import pytest
 
 import hetopt
@@ -18,7 +17,7 @@ from hetopt.export.job import Job
 from hetopt.export.registry import launcher
 from hetopt.pricing.several import price_several
 from hetopt.problem.reading import read_problem_text
-from hetopt.report.schemas import SCHEMAS
+from tests.schemas import ensure_fits
 
 TEXT = """\
 model: {layers: 6, hidden: 1024, heads: 8, ffn: 4096, vocab: 4000}
@@ -55,8 +54,8 @@ def write(data: Any) -> str:
 
 
 def test_two_pipelines_use_what_one_leaves_idle(found: dict[str, Any]) -> None:
-    jsonschema.validate(found, SCHEMAS["result"])
-    jsonschema.validate(found["plan"], SCHEMAS["plan"])
+    ensure_fits(found, "result")
+    ensure_fits(found["plan"], "plan")
     shares = [each["share"] for each in found["plan"]["pipelines"]]
     assert sum(share["batch"] for share in shares) == 12
     assert sum(sum(share["nodes"]["a"]) for share in shares) == 5
@@ -90,7 +89,7 @@ def test_check_and_simulate_take_it(
     assert f"{found['iteration_time_s']:.6f} s, with gradients" in printed
     assert main(["simulate", "lost.yaml", "plan.json", "--json"]) == 0
     data = json.loads(capsys.readouterr().out)
-    jsonschema.validate(data, SCHEMAS["simulation"])
+    ensure_fits(data, "simulation")
     assert data["iteration_time_s"] == pytest.approx(found["iteration_time_s"])
     assert len(data["pipelines"]) == 2
 

@@ -7,15 +7,14 @@ import resource
 from pathlib import Path
 from xml.etree import ElementTree
 
-import jsonschema
 import pytest
 
 from hetopt.cli import main
 from hetopt.planning.posed import tree_of
 from hetopt.problem.reading import read_problem_text
-from hetopt.report.schemas import SCHEMAS
 from hetopt.results.spending import Spending
 from tests.check.claims.made import over_of, request
+from tests.schemas import ensure_fits
 
 TEXT = """\
 model: {layers: 4, hidden: 512, heads: 4, ffn: 2048, vocab: 32000}
@@ -49,7 +48,7 @@ def test_a_budget_gives_the_points_of_the_front(
     printed = capsys.readouterr().out
     assert "none beaten in simulated time and price, and none is missing" in printed
     found = json.loads(Path("front.json").read_text("utf-8"))
-    jsonschema.validate(found, SCHEMAS["front"])
+    ensure_fits(found, "front")
     assert main(["check", "site.yaml", "front.json"]) == 0
     assert "the proof of the front are as claimed" in capsys.readouterr().out
     for command in (("simulate",), ("export", "--to", "torch", "--out", "x")):

@@ -5,17 +5,16 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-import jsonschema
 import pytest
 
 from hetopt.cli import main
 from hetopt.problem.training.choices import SCHEDULES
-from hetopt.report.schemas import SCHEMAS
 from hetopt.results.per_schedule import ScheduleBound
 from hetopt.results.result import Result
 from hetopt.solvers.registry import solver as solver_of
 from tests.cli.conftest import SMALL
 from tests.oracle.instances import ONE_CHUNK
+from tests.schemas import ensure_fits
 
 #: Three clusters, the one in the middle behind an uplink.
 SHARED = SMALL.replace(
@@ -41,7 +40,7 @@ def plan(problem: str, *options: str, out: Path) -> dict[str, object]:
     asked = ["plan", problem, "--solver", "dp", "--jobs", "1", "--out", str(out)]
     assert main([*asked, *options]) == 0
     data: dict[str, object] = json.loads(out.read_text())
-    jsonschema.validate(data, SCHEMAS["result"])
+    ensure_fits(data, "result")
     return data
 
 
@@ -154,7 +153,7 @@ def test_no_plan_is_an_answer(problem: str, capsys: pytest.CaptureFixture[str]) 
     asked = ["plan", problem, "--schedule", "auto", "--solver", "dp", "--json"]
     assert main(asked) == 1
     found = json.loads(capsys.readouterr().out)
-    jsonschema.validate(found, SCHEMAS["result"])
+    ensure_fits(found, "result")
     others = [each for each in schedules_of(found) if each.schedule not in BLOCKS]
     assert {each.status for each in others} == {"infeasible"}
 

@@ -6,16 +6,15 @@ import json
 from pathlib import Path
 from typing import Any
 
-import jsonschema
 import pytest
 import yaml
 
 from hetopt.base.deadline import Deadline
 from hetopt.cli import main
 from hetopt.planning.posed import Posed
-from hetopt.report.schemas import SCHEMAS
 from hetopt.solvers.request import Request
 from hetopt.solvers.search.search import TreeSearch
+from tests.schemas import ensure_fits
 
 #: One cluster: its speed, and its memory.
 DATA: dict[str, Any] = {
@@ -63,7 +62,7 @@ def test_it_goes_with_every_branching(
     printed = capsys.readouterr().out
     assert "until another plan is better by more than 1%" in printed
     found = json.loads(Path("plan.json").read_text())
-    jsonschema.validate(found, SCHEMAS["result"])
+    ensure_fits(found, "result")
     kinds = [(each["kind"], each["direction"]) for each in found["stability"]]
     assert kinds == [(k, d) for k in ("speed", "memory") for d in ("less", "more")]
     assert any(each["factor"] is not None for each in found["stability"])

@@ -5,11 +5,10 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-import jsonschema
 import pytest
 
 from hetopt.cli import main
-from hetopt.report.schemas import SCHEMAS
+from tests.schemas import ensure_fits
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -33,7 +32,7 @@ def test_plan_check_and_simulate(
     assert " strategy " in printed
     assert "dp2-tp1 x" in printed
     assert "s per iteration as UniAP counts, " in printed
-    jsonschema.validate(data, SCHEMAS["result"])
+    ensure_fits(data, "result")
     assert data["status"] == "optimal"
     assert data["objective"] == data["solver"] == "uniap"
     assert data["lower_bound_s"] == data["objective_s"]

@@ -7,7 +7,6 @@ import json
 from pathlib import Path
 from typing import Any
 
-import jsonschema
 import pytest
 
 from hetopt.cli import main
@@ -16,7 +15,7 @@ from hetopt.problem.cluster.nodes import Device
 from hetopt.problem.reading import read_problem
 from hetopt.replanning.layouts import layout_of
 from hetopt.replanning.nodes import nodes_of
-from hetopt.report.schemas import SCHEMAS
+from tests.schemas import ensure_fits
 
 TEXT = """\
 model: {layers: 6, hidden: 1024, heads: 8, ffn: 4096, vocab: 4000}
@@ -55,7 +54,7 @@ def test_files_fit_each_other(
     printed = capsys.readouterr()
     assert "price_per_hour is dropped" in printed.err
     data = json.loads(printed.out)
-    jsonschema.validate(data, SCHEMAS["replan"])
+    ensure_fits(data, "replan")
     assert data["gap"] < 0.02
     assert data["total_s"] == data["candidates"][0]["total_s"]
     assert data["total_s"] == min(each["total_s"] for each in data["candidates"])

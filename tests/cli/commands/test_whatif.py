@@ -10,13 +10,12 @@ from random import Random
 from typing import Any
 from xml.etree import ElementTree
 
-import jsonschema
 import pytest
 import yaml
 
 from hetopt.cli import main
-from hetopt.report.schemas import SCHEMAS
 from tests.cli.conftest import RunHetopt
+from tests.schemas import ensure_fits
 
 #: What a row has of the result of ``hetopt plan``.
 SAME = ("status", "closed_form_s", "iteration_time_s", "tokens_per_s", "plan")
@@ -109,7 +108,7 @@ def test_every_figure_is_that_of_the_edited_problem(
     search = ("--objective", objective, "--jobs", "1", "--json")
     assert main(["whatif", str(path), *OPTIONS, *search]) == 0
     told = json.loads(capsys.readouterr().out)
-    jsonschema.validate(told, SCHEMAS["whatif"])
+    ensure_fits(told, "whatif")
     assert told["objective"] == objective
     rows = {row["change"]: row for row in told["rows"]}
     edited = by_hand(data)
@@ -145,7 +144,7 @@ def test_table_and_files(
     for words in ("as it is", "without fast", "without slow", "+0.0%", "cost a"):
         assert words in printed
     data = json.loads(Path("w.json").read_text("utf-8"))
-    jsonschema.validate(data, SCHEMAS["whatif"])
+    ensure_fits(data, "whatif")
     with open("w.csv", encoding="utf-8", newline="") as stream:
         lines = list(csv.DictReader(stream))
     assert list(lines[0]) == [

@@ -8,7 +8,6 @@ from dataclasses import replace
 from itertools import combinations, product
 from typing import TYPE_CHECKING
 
-import jsonschema
 import numpy as np
 import pytest
 
@@ -26,7 +25,6 @@ from hetopt.report.comparison.text import (
 )
 from hetopt.report.drawing import plots
 from hetopt.report.drawing.console import draw
-from hetopt.report.schemas import SCHEMAS
 from tests.report.comparisons import (
     MIXED,
     WIDE,
@@ -35,6 +33,7 @@ from tests.report.comparisons import (
     made_run,
     trace,
 )
+from tests.schemas import ensure_fits
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -170,7 +169,7 @@ def test_files_agree() -> None:
     comparison = made_comparison(MIXED, made_contest(problem="none", extra=()))
     data = comparison.to_json()
     del data["problems"][1]
-    jsonschema.validate(data, SCHEMAS["comparison"])
+    ensure_fits(data, "comparison")
     lines = list(csv.DictReader(io.StringIO(comparison_csv(comparison))))
     markdown = [
         [cell.strip() for cell in line.strip("|").split("|")]
@@ -251,7 +250,7 @@ def test_times_under_load_are_called_unreliable_everywhere() -> None:
     assert f"- {line}\n" in comparison_markdown(comparison)
     assert line in draw(comparison_parts(comparison), None)
     data = comparison.to_json()
-    jsonschema.validate(data, SCHEMAS["comparison"])
+    ensure_fits(data, "comparison")
     runs = data["problems"][0]["runs"]
     assert [run["taken_share"] for run in runs] == [0.1, 0.62, None]
     lines = csv.DictReader(io.StringIO(comparison_csv(comparison)))
@@ -284,7 +283,7 @@ def test_plans_that_use_every_cluster_are_labelled_and_compared_alone() -> None:
     assert "every cluster (uniform, dp): each cluster hosts stages" in text
     comparison = made_comparison(BOTH)
     data = comparison.to_json()
-    jsonschema.validate(data, SCHEMAS["comparison"])
+    ensure_fits(data, "comparison")
     (problem,) = data["problems"]
     assert [run["every_cluster"] for run in problem["runs"]] == [0, 0, 1, 1]
     assert [each["every_cluster"] for each in problem["references"]] == [0, 1]

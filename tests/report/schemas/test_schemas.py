@@ -11,6 +11,7 @@ import pytest
 from hetopt.plans.plan import Pipeline, Plan, Stage
 from hetopt.plans.strategy import Strategy
 from hetopt.report.schemas import SCHEMAS
+from tests.schemas import ensure_fits
 
 PLAN = Plan(
     schedule="1f1b",
@@ -48,7 +49,7 @@ def test_schemas_are_valid(name: str) -> None:
 
 
 def test_a_plan_matches() -> None:
-    jsonschema.validate(PLAN, SCHEMAS["plan"])
+    ensure_fits(PLAN, "plan")
 
 
 @pytest.mark.parametrize(
@@ -71,4 +72,4 @@ def test_a_broken_plan_does_not(path: list[str | int], value: Any) -> None:
         place = place[key]
     place[path[-1]] = value
     with pytest.raises(jsonschema.ValidationError):
-        jsonschema.validate(data, SCHEMAS["plan"])
+        ensure_fits(data, "plan")

@@ -5,14 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 from xml.etree import ElementTree
 
-import jsonschema
 import pytest
 
 from hetopt.problem.problem import Problem
 from hetopt.problem.reading import read_problem_text
 from hetopt.report.drawing import plots
 from hetopt.report.drawing.console import draw
-from hetopt.report.schemas import SCHEMAS
 from hetopt.report.whatif.plot import whatif_figure
 from hetopt.report.whatif.table import Whatif, rows, whatif_csv, whatif_report
 from hetopt.results.priced_plan import PricedPlan
@@ -21,6 +19,7 @@ from hetopt.whatif.solving import Answer
 from hetopt.whatif.variants import Variant
 from tests.cli.conftest import SMALL
 from tests.report.comparisons import PLAN
+from tests.schemas import ensure_fits
 
 PROBLEM = read_problem_text(SMALL)
 
@@ -129,7 +128,7 @@ def test_table() -> None:
 
 def test_json_and_csv() -> None:
     data = Whatif(problem="p", objective="closed", rows=tuple(FOUND)).to_json()
-    jsonschema.validate(data, SCHEMAS["whatif"])
+    ensure_fits(data, "whatif")
     assert [row["change"] for row in data["rows"]] == [row.change for row in FOUND]
     lines = whatif_csv(FOUND).splitlines()
     assert len(lines) == len(FOUND) + 1
