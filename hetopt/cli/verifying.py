@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from hetopt.solvers.pools.work_sharing import WorkSharing
 
 #: What to do about what was not verified in time.
-_MORE = "give it more with --time-limit"
+MORE = "give it more with --time-limit"
 #: How programs were confirmed that no other engine searches, and what follows.
 _TAKEN = "only by the search that claims them"
 _UNCONFIRMED = "not all of them confirmed, so the result counts as feasible"
@@ -93,7 +93,7 @@ class Verifier:
             except CheckError as error:
                 if not left or not self.deadline.is_over():
                     raise
-                msg = f"{counted(-left, 'problem')} more not searched again: {_MORE}"
+                msg = f"{counted(-left, 'problem')} more not searched again: {MORE}"
                 lines = [*error.findings, f"{self.file.name}: {msg}"]
                 raise CheckError(lines) from None
             done += len(own)
@@ -129,7 +129,7 @@ class Verifier:
                 f"{counted(len(self.leaves), 'problem')}, from this one on, could not "
                 "be derived again within the time limit"
             )
-        return CheckError([f"{self.file.name}: {msg}: {_MORE}"])
+        return CheckError([f"{self.file.name}: {msg}: {MORE}"])
 
     def show(self, done: int, what: str, programs: int) -> None:
         """Show the progress."""

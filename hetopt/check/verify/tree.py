@@ -14,11 +14,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from hetopt.base.deadline import Deadline
 from hetopt.check.claims.device_time import DeviceTime
 from hetopt.check.claims.result import check_result
 from hetopt.check.claims.ways import restricted
 from hetopt.check.plan.packing import most_stages
 from hetopt.check.plan.reading import choice, items, mapping, text
+from hetopt.check.verify.bound import OutOfTime
 from hetopt.check.verify.certificate import CertificateCheck
 from hetopt.check.verify.findings import Finding
 from hetopt.check.verify.said import Said
@@ -94,6 +96,8 @@ class TreeCheck:
         That of the plan file.
     launcher
         Whose plans it is of, if any.
+    deadline
+        When no more problems of leaves may be made.
     """
 
     def __init__(
@@ -103,8 +107,10 @@ class TreeCheck:
         data: Mapping[str, Any],
         result: Mapping[str, Any],
         launcher: Launcher | None = None,
+        deadline: Deadline | None = None,
     ) -> None:
         choice(data, "schema", (TREE_SCHEMA,), "")
+        self._deadline = deadline or Deadline()
         self.leaves: list[Leaf] = []
         self._problem, self._table = problem, table
         self._data, self._result = data, result
@@ -123,6 +129,8 @@ class TreeCheck:
         ------
         InputError
             A claim or a certificate has not its form; the field names the key.
+        OutOfTime
+            The deadline was reached.
         """
         data, result = self._data, self._result
         for key, digest in (
@@ -147,6 +155,8 @@ class TreeCheck:
 
     def _bound(self, at: At, entry: Mapping[str, Any]) -> float:
         """Return the bound of a leaf, and remember its certificate."""
+        if self._deadline.is_over():
+            raise OutOfTime
         space = self._edited(at)
         if self._launcher is not None:
             return self._launched(at, entry, at.place, space)

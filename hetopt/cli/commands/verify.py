@@ -17,7 +17,7 @@ from hetopt.cli.inputs import load_table
 from hetopt.cli.output import emit
 from hetopt.cli.planned import ensure_runs, launcher_in, load_planned
 from hetopt.cli.preparing import prepare
-from hetopt.errors import InputError
+from hetopt.errors import CheckError, InputError
 
 if TYPE_CHECKING:
     from hetopt.check.verify.certificate import CertificateCheck
@@ -71,8 +71,9 @@ def run(options: argparse.Namespace) -> int:
     table = load_table(planned.problem, options.table)
     document = load_document(options.certificate, _MOST_VALUES)
     file = File(options.certificate, options.plan, document)
+    deadline = Deadline.after(options.time_limit)
     try:
-        leaves, what = _leaves(planned, table, file)
+        leaves, what = _leaves(planned, table, file, deadline)
     except InputError as error:
         raise file.placed(error) from error
     if planned.result is not None:
@@ -81,8 +82,10 @@ def run(options: argparse.Namespace) -> int:
             ensure_runs(planned.problem, planned.result, plans)
             ensure_as_asked(options.problem, planned.result)
     checks = [leaf.check for leaf in leaves]
+    left_s = deadline.left_s()
     prepare(tuple({name for check in checks for name in _kernels(check)}))
-    deadline = Deadline.after(options.time_limit)
+    # Compiling is no part of verifying: it is done once.
+    deadline = Deadline.after(left_s)
     if deadline.limit_s is not None:
         for check in checks:
             check.end = deadline.began + deadline.limit_s
@@ -116,18 +119,23 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-def _leaves(planned: Planned, table: CostTable, file: File) -> tuple[list[Leaf], str]:
+def _leaves(
+    planned: Planned, table: CostTable, file: File, deadline: Deadline
+) -> tuple[list[Leaf], str]:
     """Return the certificates in a file, and what of it was verified by that.
 
     Raises
     ------
     CheckError
-        The result does not follow from their bounds.
+        The result does not follow from their bounds, or they are so many that the time
+        is up.
     InputError
         The file is no certificate, or not one of the plan file.
     """
+    from hetopt.check.verify.bound import OutOfTime
     from hetopt.check.verify.certificate import CertificateCheck
     from hetopt.check.verify.tree import Leaf, TreeCheck
+    from hetopt.cli.verifying import MORE
     from hetopt.results.certificate import TREE_SCHEMA, Certificate, TreeCertificate
 
     if not isinstance(file.document.data, dict):
@@ -152,8 +160,15 @@ def _leaves(planned: Planned, table: CostTable, file: File) -> tuple[list[Leaf],
         )
         raise InputError(msg, field="schema")
     launcher = launcher_in(planned.problem, planned.result)
-    tree = TreeCheck(planned.problem, table, data, planned.result, launcher)
-    file.ensure_none(tree.findings())
+    tree = TreeCheck(planned.problem, table, data, planned.result, launcher, deadline)
+    try:
+        file.ensure_none(tree.findings())
+    except OutOfTime:
+        msg = (
+            f"{file.name}: claims: the time limit ended while their problems were set "
+            f"up, {len(tree.leaves)} of them in time: {MORE}"
+        )
+        raise CheckError([msg]) from None
     problems = counted(len(tree.leaves), "problem")
     what = f"digests, plan, that the bound follows from those of {problems}, and"
     return tree.leaves, f"{what} the bounds of"
@@ -162,7 +177,6 @@ def _leaves(planned: Planned, table: CostTable, file: File) -> tuple[list[Leaf],
 def _ensure_result_holds(planned: Planned, table: CostTable) -> None:
     """Raise CheckError if `hetopt check` would refuse what else the plan file says."""
     from hetopt.check import check_result
-    from hetopt.errors import CheckError
 
     assert planned.result is not None
     launcher = launcher_in(planned.problem, planned.result)

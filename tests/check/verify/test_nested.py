@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from hetopt.base.deadline import Deadline
+from hetopt.base.deadline import Deadline, Stopped
+from hetopt.check.verify import tasks
 from hetopt.cli import main
 from hetopt.planning.posed import found_by, tree_of
 from hetopt.solvers.certificate.tree import certificate_of
@@ -285,8 +286,19 @@ def test_a_sample_is_of_all_leaves_together(verify: Verify) -> None:
     assert counts == [2, 3, 4, 6]
 
 
-def test_it_says_what_is_left_when_the_time_ends(verify: Verify) -> None:
+def test_it_says_what_is_left_when_the_time_ends(
+    verify: Verify, monkeypatch: pytest.MonkeyPatch
+) -> None:
     code, (line,) = verify(*made("s", "time"), "--time-limit", "0.000001")
+    assert code == 1
+    assert "while their problems were set up, 0 of them in time" in line
+    assert line.endswith("give it more with --time-limit")
+
+    def late(_deadline: Deadline, _work: object) -> None:
+        raise Stopped
+
+    monkeypatch.setattr(tasks, "run_in_time", late)
+    code, (line,) = verify(*made("s", "time"))
     assert code == 1
     assert "the bounds of 3 of 3 problems, from this one on, could not be" in line
     assert line.endswith("give it more with --time-limit")
