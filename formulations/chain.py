@@ -16,6 +16,8 @@ import numpy as np
 from hetopt.errors import InputError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from numpy.typing import NDArray
 
     from hetopt.cost.table.table import CostTable
@@ -64,6 +66,20 @@ class Chain:
             body=table.units[first : last + 1],
             cuts=table.cuts[first:last],
         )
+
+    def with_ends(self, body: Iterable[int]) -> tuple[int, ...]:
+        """Return the units of the stages that have these body units."""
+        units = [*body]
+        units[0] += sum(self.lead)
+        units[-1] += sum(self.trail)
+        return tuple(units)
+
+    def without_ends(self, units: Iterable[int]) -> tuple[int, ...]:
+        """Return the body units of the stages that have these units."""
+        body = [*units]
+        body[0] -= sum(self.lead)
+        body[-1] -= sum(self.trail)
+        return tuple(body)
 
     @cached_property
     def length(self) -> int:

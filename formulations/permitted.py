@@ -77,10 +77,7 @@ class Permitted:
         """Return the body units of each stage; None if they are free."""
         if self.pins.units is None:
             return None
-        body = list(self.pins.units)
-        body[0] -= sum(chain.lead)
-        body[-1] -= sum(chain.trail)
-        return tuple(body)
+        return chain.without_ends(self.pins.units)
 
     def permits(self, decision: Decision) -> bool:
         """Whether a decision satisfies every pin except those on strategies."""

@@ -103,12 +103,7 @@ def _may_fall_back(table: CostTable, params: RaceParams, time_limit_s: float) ->
 
 def _with_plans_of(found: Result, result: Result, table: CostTable, top: int) -> Result:
     """Return ``result`` with the plans of ``found`` added; its bound stays."""
-    plans = [
-        plan
-        for each in (result, found)
-        if each.best is not None
-        for plan in (each.best, *each.alternatives)
-    ]
+    plans = [*result.plans, *found.plans]
     if not plans:
         return result
     return with_plans(result, best_first(plans, table)[:top], table)

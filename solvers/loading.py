@@ -18,7 +18,7 @@ from hetopt.plans.plan import Pipeline
 from hetopt.results.priced_plan import PricedPlan
 from hetopt.results.settlement import OPTIMALITY_GAP
 from hetopt.solvers.progress import without_times
-from hetopt.solvers.race.merging import best_first, value_of, with_plans
+from hetopt.solvers.race.merging import best_first, with_plans
 from hetopt.solvers.registry import solver
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ def sharing_links(
     if result.best is None:
         return result
     found = []
-    for each in (result.best, *result.alternatives):
+    for each in result.plans:
         if _priced(each.plan, request, searched) != each:
             msg = f"{result.solver}: the time of a plan differs from the reported one"
             raise CheckError([msg])
@@ -83,7 +83,7 @@ def reopened(result: Result) -> Result:
     Sharing may make a plan slower than the bounds at which programs were settled.
     """
     assert result.best is not None
-    least_s = value_of(result.best, result.objective) * (1 - OPTIMALITY_GAP)
+    least_s = result.best.time_s(result.objective) * (1 - OPTIMALITY_GAP)
     settlements = tuple(
         replace(each, how="unsettled")
         if each.bound_s is not None and each.bound_s < least_s
@@ -110,8 +110,4 @@ def as_planned(plan: Plan, table: CostTable) -> Plan:
 
 def _priced(plan: Plan, request: Request, table: CostTable) -> PricedPlan:
     checked = check_plan(request.problem, table, plan, request.params.principles)
-    return PricedPlan(
-        plan=plan,
-        closed_form_s=checked.closed_form_s,
-        iteration_time_s=checked.iteration_time_s,
-    )
+    return PricedPlan.of(plan, checked)

@@ -86,9 +86,7 @@ def pin_units(v: Variables) -> None:
     if len(pinned) != sets.stages:
         model.add_bool_or([])
         return
-    body = list(pinned)
-    body[0] -= sum(chain.lead)
-    body[-1] -= sum(chain.trail)
+    body = chain.without_ends(pinned)
     cuts = [0, *(sum(body[: i + 1]) for i in range(len(body)))]
     for j in sets.clusters:
         model.add_linear_expression_in_domain(

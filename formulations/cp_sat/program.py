@@ -183,9 +183,7 @@ class PipelineProgram:
             values += [
                 (live, int(r < hosted.get(j, 0))) for r, live in enumerate(slots)
             ]
-        body = list(decision.units)
-        body[0] -= sum(chain.lead)
-        body[-1] -= sum(chain.trail)
+        body = chain.without_ends(decision.units)
         ends = list(accumulate(body))
         stages = [(j, r) for j in decision.order for r in range(hosted[j])]
         for slot, units, end in zip(stages, body, ends, strict=True):
@@ -212,8 +210,6 @@ class PipelineProgram:
             for j, stages in zip(order, hosted, strict=True)
             for r in range(stages)
         ]
-        units[0] += sum(sets.chain.lead)
-        units[-1] += sum(sets.chain.trail)
         return Decision(
             microbatches=sets.microbatches,
             order=tuple(order),
@@ -224,7 +220,7 @@ class PipelineProgram:
                 if value(v.takes[j, k])
             ),
             hosted=tuple(hosted),
-            units=tuple(units),
+            units=sets.chain.with_ends(units),
         )
 
     def tie_digits(self) -> list[Digit]:

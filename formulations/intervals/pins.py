@@ -66,9 +66,7 @@ def pin_units(v: IntervalVariables) -> None:
     pinned = sets.data.pins.units
     if pinned is None:
         return
-    body = list(pinned)
-    body[0] -= sum(chain.lead)
-    body[-1] -= sum(chain.trail)
+    body = chain.without_ends(pinned)
     if len(body) != sets.stages or min(body) < 1 or sum(body) != chain.length:
         v.program.row("pinned_units", {}, lower=1)
         return

@@ -173,10 +173,7 @@ class IntervalProgram:
 
     def _body(self, decision: Decision) -> list[int]:
         """Return a decision's body units per stage."""
-        body = list(decision.units)
-        body[0] -= sum(self.sets.chain.lead)
-        body[-1] -= sum(self.sets.chain.trail)
-        return body
+        return [*self.sets.chain.without_ends(decision.units)]
 
     def _alike(self, decision: Decision, name: str) -> tuple[list[int], int]:
         """Return columns that have to sum to their number if stages have these units.
@@ -227,8 +224,6 @@ class IntervalProgram:
                 cuts += [c for c, column in columns.items() if values[column] > 0.5]
             cuts.append(chain.length)
             body = [high - low for low, high in pairwise(cuts)]
-        body[0] += sum(chain.lead)
-        body[-1] += sum(chain.trail)
         return Decision(
             microbatches=sets.microbatches,
             order=tuple(arc.host.cluster for arc in arcs),
@@ -237,5 +232,5 @@ class IntervalProgram:
                 for arc in arcs
             ),
             hosted=tuple(arc.stages for arc in arcs),
-            units=tuple(body),
+            units=chain.with_ends(body),
         )

@@ -213,18 +213,14 @@ class IntervalSets(Sets):
         most = min(self.capacity[j, k], int((least <= max(left.values())).sum()) - 1)
         if self.steady:
             spare = self.period_max - PERIOD_SCALE * dot(ends, self.tau[j, k])
-            most = min(most, self._units_within(j, k, spare))
+            most = min(most, self._most_within("tau", self.tau, j, k, spare))
         unit_bytes = {f: int(bytes_[f]) for f in kinds}
         if len(kinds) == 1 or most * max(unit_bytes.values()) <= min(left.values()):
             return Room(most=most)
         return Room(most=most, left=left, unit_bytes=unit_bytes)
 
-    def _units_within(self, j: int, k: int, time: int) -> int:
-        """Return the most body units of (j, k) in a time of 1 / PERIOD_SCALE ticks."""
-        return self._most_within("tau", self.tau, j, k, time)
-
     def _most_within(self, name: str, costs: Costs, j: int, k: int, time: int) -> int:
-        """Return the most body units of (j, k) within a cost; unit as above."""
+        """Return the most body units of (j, k) within 1 / PERIOD_SCALE ticks."""
         cost = self._shortest((name, j, k), np.array(costs[j, k], dtype=np.int64))
         return int((cost * PERIOD_SCALE <= time).sum()) - 1
 

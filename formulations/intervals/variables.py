@@ -39,8 +39,9 @@ class IntervalVariables:
         self.unit_ns: int = 10 ** max(0, digits - _DIGITS)
         self._clusters = _readable(sets.data.names)
 
+        of = self.name
         self.hosts = {
-            arc: self._binary(f"hosts({self._host(arc)},{arc.first}..{arc.end - 1})")
+            arc: self._binary(f"hosts({of(arc.host)},{arc.first}..{arc.end - 1})")
             for arc in sets.arcs
         }
         self._starting: dict[int, list[Arc]] = {}
@@ -143,9 +144,6 @@ class IntervalVariables:
         return self._at.get(stage, [])
 
     # --------------------------------------------------------------- making
-
-    def _host(self, arc: Arc) -> str:
-        return self.name(arc.host)
 
     def _binary(self, name: str) -> int:
         return self.program.column(name, upper=1, integer=True)

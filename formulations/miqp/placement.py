@@ -319,9 +319,7 @@ def _pin_units(m: Any, s: Places) -> None:
     pinned = s.data.pins.units
     if pinned is None:
         return
-    body = list(pinned)
-    body[0] -= sum(s.chain.lead)
-    body[-1] -= sum(s.chain.trail)
+    body = s.chain.without_ends(pinned)
     stage_of = [i for i, count in enumerate(body) for _ in range(count)]
     possible = len(body) == len(s.stages) and len(stage_of) == s.chain.length
     if not possible or min(body) < 1:

@@ -262,14 +262,12 @@ class QuadraticProgram:
         units = [
             round(sum(pyo.value(m.N[i, f]) for f in s.chain.kinds)) for i in s.stages
         ]
-        units[0] += sum(s.chain.lead)
-        units[-1] += sum(s.chain.trail)
         return Decision(
             microbatches=s.sets.microbatches,
             order=tuple(j for (j, _), _ in runs),
             strategies=tuple(s.sets.table(j).strategies[k] for (j, k), _ in runs),
             hosted=tuple(count for _, count in runs),
-            units=tuple(units),
+            units=s.chain.with_ends(units),
         )
 
     def _host(self, i: int) -> tuple[int, int]:

@@ -49,6 +49,11 @@ def shell_quoted(word: str) -> str:
     return f"$'{readable(kept)}'"
 
 
+def command_line(words: Iterable[str]) -> str:
+    """Return a command as a user can give it to a shell."""
+    return " ".join(map(shell_quoted, words))
+
+
 def _escaped(found: re.Match[str]) -> str:
     code = ord(found[0])
     byte = code - _BYTE if _BYTE + 0x80 <= code <= _BYTE + 0xFF else code

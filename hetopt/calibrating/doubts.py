@@ -139,10 +139,10 @@ def _microbatches(run: MeasuredRun) -> list[int]:
 
 def of_other_devices(run: MeasuredRun) -> list[str]:
     """Return warnings that a run on CPUs says nothing about a cluster's devices."""
-    used = {stage.cluster for each in run.plan.pipelines for stage in each.stages}
     return [
         f"warning: {run.file} was measured on CPUs, but cluster {cluster.name!r} has "
         f"{cluster.accelerator.name}: these factors are not those of its devices"
         for cluster in run.problem.clusters
-        if cluster.name in used and cluster.accelerator.name in accelerators()
+        if cluster.name in run.plan.clusters
+        and cluster.accelerator.name in accelerators()
     ]

@@ -42,6 +42,8 @@ def options_of(answer: Mapping[str, Any], problem: str) -> argparse.Namespace:
     options = _parser().parse_args([])
     _fill(options, answer)
     options.problem, options.takes = problem, OF_PLAN
+    # How many workers there were says nothing of the answer.
+    options.jobs = None
     return options
 
 

@@ -53,7 +53,7 @@ def load_front(problem_name: str, path: str, table_path: str | None) -> Front:
     problem = _problem_of(problem_name, first, path, data, lengths=True)
     table = load_table(problem, table_path)
     with named(path):
-        if findings := check_front(problem, table, data, _runs(problem, data)):
+        if findings := check_front(problem, table, data, runs_of(problem, data)):
             raise CheckError(findings)
         ensure_runs(problem, data, plans)
         ensure_as_asked(problem_name, data)
@@ -127,7 +127,7 @@ def load_reported(
         if _is_alone(data):
             check_plan(problem, table, plan)
             return Reported(problem, table, [plan], None)
-        runs = _runs(problem, data)
+        runs = runs_of(problem, data)
         if findings := check_result(problem, table, data, runs=runs):
             raise CheckError(findings)
         others = [
@@ -251,7 +251,8 @@ def launcher_in(problem: Problem, data: Mapping[str, Any]) -> Launcher | None:
     )
 
 
-def _runs(problem: Problem, data: Mapping[str, Any]) -> Runs | None:
+def runs_of(problem: Problem, data: Mapping[str, Any]) -> Runs | None:
+    """Return whether an answer's launcher runs a schedule; None if it has none."""
     launcher = launcher_in(problem, data)
     return None if launcher is None else launcher.runs
 

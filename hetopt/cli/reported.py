@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 import sys
 from typing import TYPE_CHECKING
 
@@ -24,6 +23,7 @@ def plan_text(
     options
         Those of ``hetopt plan``.
     """
+    from hetopt.base.words import command_line
     from hetopt.report.drawing.console import draw
     from hetopt.report.head import next_command
     from hetopt.report.result_report import result_report
@@ -44,7 +44,7 @@ def plan_text(
         result,
         following=following,
         launcher=options.launcher,
-        explain=shlex.join(["hetopt", "explain", options.problem, *plan]),
+        explain=command_line(["hetopt", "explain", options.problem, *plan]),
         own_table=options.table is not None,
         verbose=options.verbose,
     )

@@ -53,7 +53,7 @@ def warn(
 
 def note(problem: Problem, plans: Sequence[Plan], target: Launcher) -> None:
     """Print what a launcher assumes of the clusters of some plans."""
-    used = {x.cluster for plan in plans for each in plan.pipelines for x in each.stages}
+    used = {name for plan in plans for name in plan.clusters}
     clusters = [each for each in problem.clusters if each.name in used]
     complain(*(f"note: {text}" for text in target.notes(clusters)))
 

@@ -125,7 +125,7 @@ def place(problem: Problem, plan: Plan) -> Placement:
     spelled = labels(cluster.name for cluster in problem.clusters)
     seats = {
         cluster.name: [
-            Seat(_host(cluster, number, spelled[cluster.name]))
+            Seat(host_of(cluster, number, spelled[cluster.name]))
             for number in range(cluster.nodes)
         ]
         for cluster in problem.clusters
@@ -162,7 +162,7 @@ def place_several(problem: Problem, plan: Plan, parts: Sequence[Problem]) -> Pla
             raise InputError(msg, field=f"clusters.{cluster.name}")
         for seats, given in zip(own, found, strict=True):
             seats[cluster.name] = [
-                Seat(_host(cluster, number, spelled[cluster.name]), first)
+                Seat(host_of(cluster, number, spelled[cluster.name]), first)
                 for number, first in given
             ]
     ranks: list[Rank] = []
@@ -270,7 +270,7 @@ def _coordinates(stage: Stage) -> Iterator[tuple[int, int, int]]:
                 yield dp, cp, tp
 
 
-def _host(cluster: Cluster, number: int, label: str) -> str:
+def host_of(cluster: Cluster, number: int, label: str) -> str:
     """Return the name of a cluster's node, a placeholder if the problem has none."""
     if cluster.hosts:
         return cluster.hosts[number]

@@ -39,8 +39,8 @@ def asked_findings(asked: Search, answer: Mapping[str, Any]) -> Iterator[str]:
     wide = relaxed_by(asked.solver, asked.principles)
     if tuple(answer.get("relaxed", ())) != wide:
         yield f"relaxed: {_DIFFERS}"
-    aims = {"cost"} if asked.measure == "cost" else {asked.time}
-    if None not in aims and answer["objective"] not in aims:
+    aim = "cost" if asked.measure == "cost" else asked.time
+    if aim not in (None, answer["objective"]):
         yield f"objective: {answer['objective']} {_DIFFERS}"
     if asked.solver not in ("auto", answer["solver"]):
         yield f"solver: {answer['solver']} {_DIFFERS}"

@@ -13,6 +13,7 @@ from hetopt.base.words import encodable
 from hetopt.cost.table.table import CostTable
 from hetopt.errors import InputError
 from hetopt.export.registry import limits_of, runs_any
+from hetopt.plans.plan import MOST_PIPELINES
 from hetopt.problem.problem import Problem
 from hetopt.problem.training.choices import ANY
 from hetopt.problem.training.principles import PRUNED, Principles
@@ -24,6 +25,7 @@ from hetopt.solvers.lengths.outcome import ensure_lengths, ensure_mixes
 from hetopt.solvers.params import Cost, Executor
 from hetopt.solvers.refusals import (
     ensure_can,
+    ensure_can_simulate,
     ensure_plans,
     ensure_races,
     ensure_samples,
@@ -187,8 +189,7 @@ class Search:
     def _variants(self) -> tuple[ScheduleVariant, ...]:
         if not self.schedules:
             return ()
-        tried = chunks_to_try(self.chunks, field="chunks")
-        return schedule_variants(self.problem, tried)
+        return schedule_variants(self.problem, chunks_to_try(self.chunks))
 
     @property
     def target(self) -> str | None:
@@ -213,8 +214,6 @@ class Search:
         yield from self._solver_faults()
         is_free = rule_of(self._searched).free and not self.schedules
         if self.time == "simulated" or is_free:
-            from hetopt.solvers.refusals import ensure_can_simulate
-
             ensure_can_simulate(self.solver)
         if self.min_tokens_per_s is not None and self.measure == "time":
             yield (
@@ -228,7 +227,7 @@ class Search:
         if self.stability and self._has_table:
             yield "table", "has no rows for what stability changes: leave it out"
         if self.schedules:
-            chunks_to_try(self.chunks, field="chunks")
+            chunks_to_try(self.chunks)
             if self.solver == "uniap":
                 why = "but solver uniap plans only gpipe: give that"
                 yield "schedule", f"is {ANY}, {why}"
@@ -242,6 +241,8 @@ class Search:
             yield from self._sharing_faults()
         if not self.schedules:
             ensure_plans(self.solver, self._searched, closed=self.time == "closed")
+        if not 1 <= self.pipelines <= MOST_PIPELINES:
+            yield "pipelines", f"is {self.pipelines}, expected 1 to {MOST_PIPELINES}"
         if self.problem.training.lengths is not None:
             yield from self._length_faults()
         elif self.pipelines != 1:
@@ -299,7 +300,7 @@ class Search:
             )
 
     def _length_faults(self) -> Iterator[tuple[str, str]]:
-        ensure_lengths(self.problem, self.solver, self.pipelines)
+        ensure_lengths(self.problem, self.solver)
         if not self.schedules:
             ensure_mixes(self.problem.training.schedule)
         why = "applies only if all sequences have one length: leave it out"

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from hetopt.cost.table.table import CostTable
     from hetopt.problem.problem import Problem
     from hetopt.results.result import Objective
-    from hetopt.solvers.params import RaceParams
 
 #: Seconds for proving a simulated time that the user did not ask for by name, after
 #: the start from the closed form, if there is no time limit; then there is a gap.
@@ -29,7 +28,6 @@ def decided(
     objective: Objective | None,
     problem: Problem,
     table: CostTable,
-    params: RaceParams,
     *,
     solver: str,
 ) -> Objective:

@@ -76,7 +76,6 @@ class Posed:
             asked.time,
             problem,
             table,
-            RaceParams(principles=asked.principles),
             solver=asked.solver,
         )
         if asked.certified and not over.branches:
@@ -251,7 +250,7 @@ def found_by(tree: TreeSearch) -> Result:
     best = result.best
     if best is None or tree.over.branches:
         return result
-    cost = cost_of(tree.problem, best.plan, best.iteration_time_s)
+    cost = cost_of(tree.request.problem, best.plan, best.iteration_time_s)
     return replace(result, cost=cost)
 
 
@@ -263,7 +262,6 @@ def tree_of(
         objective,
         request.problem,
         request.table,
-        request.params,
         solver=solver,
     )
     # Divisions for several lengths are searched to the end, as in closed form.

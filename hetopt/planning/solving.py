@@ -158,13 +158,11 @@ def _relaxed(
         searched.insert(0, closed(replace(request, deadline=until)))
     stopped = any(each.interrupted for each in searched)
     found = replace(searched[0], relaxed=relaxed, interrupted=stopped)
-    plans = [
-        each for own in searched if own.best for each in (own.best, *own.alternatives)
-    ]
+    plans = [each for own in searched for each in own.plans]
     if plans:
         ranked = best_first(plans, table, "simulated")[: params.top]
         found = with_plans(replace(found, objective="simulated"), ranked, table)
-    elif found.status == "infeasible":
+    elif found.status == "infeasible" and len(searched) > 1:
         return replace(found, objective="simulated")
     may = f"{' and '.join(relaxed)} may be broken"
     why = f"simulated times are bounded, not searched, as {may}"
@@ -233,4 +231,4 @@ def _bounded(
     )
     if found.best is None:
         return replace(found, reason="no plan was found")
-    return with_plans(found, [found.best, *found.alternatives], table)
+    return with_plans(found, found.plans, table)

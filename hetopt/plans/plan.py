@@ -174,6 +174,12 @@ class Plan(FileRecord, Shown):
         """Devices used by all pipelines."""
         return sum(pipeline.devices for pipeline in self.pipelines)
 
+    @property
+    def clusters(self) -> tuple[str, ...]:
+        """Names of the clusters that host a stage, in the order of pipelines."""
+        stages = (stage for each in self.pipelines for stage in each.stages)
+        return tuple(dict.fromkeys(stage.cluster for stage in stages))
+
     def alone(self, number: int) -> Plan:
         """Return the plan of one pipeline, without its share."""
         own = replace(self.pipelines[number], share=None)

@@ -12,11 +12,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from hetopt.cost.table.ticks import TICK_S
 from hetopt.errors import InputError
-from hetopt.pricing.price import Price, pipeline_times, price
-from hetopt.schedule.closed_form import closed_form_ns
-from hetopt.schedule.run import simulate
+from hetopt.pricing.price import Price, pipeline_times, price, run_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -61,14 +58,7 @@ def price_mixed(plan: Plan, tables: Mapping[int, CostTable], batch: int) -> Pric
     longest = tables[mix.longest]
     whole = price(_taking(plan, held), _at(longest, batch // mix.per_microbatch, held))
     times = mixed_times(plan, tables, mix, batch // mix.per_microbatch)
-    simulation = simulate(times)
-    return replace(
-        whole,
-        times=times,
-        closed_form_s=float(closed_form_ns(times)) * TICK_S,
-        iteration_time_s=simulation.makespan_ns * TICK_S,
-        idle_share=simulation.idle_share,
-    )
+    return replace(whole, **run_of(times))
 
 
 def mixed_times(

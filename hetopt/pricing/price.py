@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -103,24 +103,24 @@ def price(plan: Plan, table: CostTable) -> Price:
     """
     if plan.per_unit:
         units = _unit_price(plan, table)
-        return _price(
-            units.times,
+        return Price(
+            **run_of(units.times),
             memory_bytes=units.memory_bytes,
             usable_bytes=table.usable_bytes * len(units.memory_bytes),
             activation_bytes=units.activation_bytes,
             recompute_ns=units.recompute_ns,
             uniap_s=units.uniap_ns * TICK_S,
         )
-    pipeline, part, places = _locate(plan, table)
-    times, body = _times(plan, pipeline, table, part, places), np.array(table.body)
+    part, places = _locate(plan, table)
+    times, body = _times(plan, table, part, places), np.array(table.body)
     if table.layout is not None:
         return _uneven_price(times, table, places)
     passing = one_pass_bytes(times, table, places)
     every = [*zip(places, held_by_kind(times, body), strict=True)]
     resting = with_waiting(part, ~body, len(places)).clusters
     at_rest = [place._replace(table=resting[place.cluster]) for place in places]
-    return _price(
-        times,
+    return Price(
+        **run_of(times),
         memory_bytes=tuple(
             stage_memory_bytes(place, held)
             for place, (_, held) in zip(at_rest, every, strict=True)
@@ -149,8 +149,8 @@ def _uneven_price(
     ]
     both = zip(found, times.passes_held, strict=True)
     passing = [divmod(active, held) for (_, active), held in both]
-    return _price(
-        times,
+    return Price(
+        **run_of(times),
         memory_bytes=tuple(whole for whole, _ in found),
         usable_bytes=tuple(table.usable_bytes[place.cluster] for place in places),
         # Of a pass in the mean; chunks hold several at the same time.
@@ -160,29 +160,15 @@ def _uneven_price(
     )
 
 
-def _price(
-    times: PipelineTimes,
-    *,
-    memory_bytes: tuple[int, ...],
-    usable_bytes: tuple[int, ...],
-    activation_bytes: tuple[int, ...],
-    recompute_ns: tuple[int | None, ...],
-    uniap_s: float | None = None,
-    end_bytes: tuple[int, ...] = (),
-) -> Price:
+def run_of(times: PipelineTimes) -> dict[str, Any]:
+    """Return the fields of a ``Price`` that follow from its times alone."""
     simulation = simulate(times)
-    return Price(
-        times=times,
-        closed_form_s=float(closed_form_ns(times)) * TICK_S,
-        iteration_time_s=simulation.makespan_ns * TICK_S,
-        idle_share=simulation.idle_share,
-        memory_bytes=memory_bytes,
-        usable_bytes=usable_bytes,
-        activation_bytes=activation_bytes,
-        recompute_ns=recompute_ns,
-        uniap_s=uniap_s,
-        end_bytes=end_bytes,
-    )
+    return {
+        "times": times,
+        "closed_form_s": float(closed_form_ns(times)) * TICK_S,
+        "iteration_time_s": simulation.makespan_ns * TICK_S,
+        "idle_share": simulation.idle_share,
+    }
 
 
 def pipeline_times(plan: Plan, table: CostTable) -> PipelineTimes:
@@ -195,8 +181,7 @@ def pipeline_times(plan: Plan, table: CostTable) -> PipelineTimes:
     """
     if plan.per_unit:
         return _unit_price(plan, table).times
-    pipeline, part, places = _locate(plan, table)
-    return _times(plan, pipeline, table, part, places)
+    return _times(plan, table, *_locate(plan, table))
 
 
 def _unit_price(plan: Plan, table: CostTable) -> UnitPrice:
@@ -209,7 +194,7 @@ def _unit_price(plan: Plan, table: CostTable) -> UnitPrice:
         _check_warmup(stage, field)
         expected = stage.end_unit
     _check_end(expected, table)
-    return UnitPrice(plan, pipeline, table)
+    return UnitPrice(plan, table)
 
 
 def _only_pipeline(plan: Plan) -> Pipeline:
@@ -226,9 +211,7 @@ def _only_pipeline(plan: Plan) -> Pipeline:
     return pipeline
 
 
-def _locate(
-    plan: Plan, table: CostTable
-) -> tuple[Pipeline, TableSlice, tuple[Place, ...]]:
+def _locate(plan: Plan, table: CostTable) -> tuple[TableSlice, tuple[Place, ...]]:
     """Find every stage of the plan in the table."""
     pipeline = _only_pipeline(plan)
     if plan.cuts != table.layout:
@@ -255,9 +238,9 @@ def _locate(
         if len(units) != stage.units:
             msg = f"has {counted(stage.units, 'unit')}, the cuts give it {len(units)}"
             raise InputError(msg, field=field)
-        places.append(_place(stage, table, part, pipeline.microbatches, field, units))
+        places.append(_place(stage, table, part, field, units))
     _check_end(expected, table)
-    return pipeline, part, tuple(places)
+    return part, tuple(places)
 
 
 def _check_end(end: int, table: CostTable) -> None:
@@ -285,7 +268,6 @@ def _place(
     stage: Stage,
     table: CostTable,
     part: TableSlice,
-    microbatches: int,
     field: str,
     units: list[int],
 ) -> Place:
@@ -303,7 +285,7 @@ def _place(
     except KeyError:
         msg = (
             f"strategy (dp,cp,tp) {stage.strategy} of cluster {stage.cluster!r} at "
-            f"{counted(microbatches, 'micro-batch', 'es')} is not in the latency "
+            f"{counted(part.microbatches, 'micro-batch', 'es')} is not in the latency "
             "table: it is not feasible, or not permitted by the problem"
         )
         raise InputError(msg, field=field) from None
@@ -318,12 +300,9 @@ def _place(
 
 
 def _times(
-    plan: Plan,
-    pipeline: Pipeline,
-    table: CostTable,
-    part: TableSlice,
-    places: tuple[Place, ...],
+    plan: Plan, table: CostTable, part: TableSlice, places: tuple[Place, ...]
 ) -> PipelineTimes:
+    pipeline = plan.pipeline
     warmups = tuple(stage.warmup for stage in pipeline.stages)
     # Errors here are the user's: warm-ups of a plan file, or negative times of a table.
     try:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from hetopt.cost.table.slice import TableSlice
     from hetopt.cost.table.table import CostTable, UnitTable
-    from hetopt.plans.plan import Pipeline, Plan, Stage
+    from hetopt.plans.plan import Plan, Stage
 
 
 class UnitPrice:
@@ -48,7 +48,8 @@ class UnitPrice:
         The table lacks something that the plan names, or stages and units do not match.
     """
 
-    def __init__(self, plan: Plan, pipeline: Pipeline, table: CostTable) -> None:
+    def __init__(self, plan: Plan, table: CostTable) -> None:
+        pipeline = plan.pipeline
         if table.per_unit is None:
             msg = "the latency table has no costs per unit"
             raise InputError(msg, field="pipelines.0.stages.0.unit_strategies")

@@ -89,11 +89,7 @@ def model_presets() -> Mapping[str, Mapping[str, Any]]:
 @cache
 def problem_files() -> Mapping[str, Traversable]:
     """Return shipped problem files by name, sorted; ``str()`` of one is its path."""
-    folder = resources.files(DATA).joinpath("problems")
-    names = sorted(
-        item.name for item in folder.iterdir() if item.name.endswith(".yaml")
-    )
-    return {name.removesuffix(".yaml"): folder.joinpath(name) for name in names}
+    return _files("problems", ".yaml")
 
 
 @cache

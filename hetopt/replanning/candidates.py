@@ -104,11 +104,7 @@ class Searched:
             )
         except (CheckError, InputError):
             return None
-        return PricedPlan(
-            plan=plan,
-            closed_form_s=known.closed_form_s,
-            iteration_time_s=known.iteration_time_s,
-        )
+        return PricedPlan.of(plan, known)
 
 
 def mended(old: Old, searched: Searched) -> Iterator[PricedPlan]:
@@ -271,5 +267,4 @@ def quickest(
     else:
         params: RaceParams = replace(request.params, top=top)
         result = searched.found(replace(request, params=params))
-    best = () if result.best is None else (result.best,)
-    return result, [*best, *result.alternatives]
+    return result, [*result.plans]

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from hetopt.base.words import suggest
 from hetopt.errors import InputError
 from hetopt.export.labels import labels
+from hetopt.export.placing import host_of
 from hetopt.problem.cluster.cluster import host_fault
 from hetopt.problem.cluster.nodes import Node
 
@@ -33,9 +34,7 @@ def nodes_of(problem: Problem) -> list[Node]:
     nodes = [
         Node(
             cluster.name,
-            cluster.hosts[number]
-            if cluster.hosts
-            else f"{spelled[cluster.name]}-node-{number + 1}",
+            host_of(cluster, number, spelled[cluster.name]),
             tuple(range(cluster.devices_of(number))),
         )
         for cluster in problem.clusters

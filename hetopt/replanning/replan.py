@@ -239,7 +239,7 @@ class Replanning:
 
     def _is_done(self, plans: Sequence[PricedPlan], top: int) -> bool:
         """Whether no plan that comes later in the order of T can be better."""
-        if self._searched.pipelines > 1 or len(plans) < top or not plans:
+        if self._searched.pipelines > 1 or len(plans) < top:
             return True
         if self._searched.request.deadline.is_over():
             return True

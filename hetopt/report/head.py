@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import groupby
 from typing import TYPE_CHECKING
 
-from hetopt.base.words import counted, shell_quoted
+from hetopt.base.words import command_line, counted
 from hetopt.report.rounding import digits_of, large, rounded
 from hetopt.report.rows import chain
 from hetopt.report.summary import headline, named_schedule
@@ -139,8 +139,6 @@ def next_command(
     """
     given = [] if table is None else ["--table", table]
     if launcher is None:
-        words = ["hetopt", "check", problem, plan, *given]
-        return " ".join(map(shell_quoted, words))
+        return command_line(["hetopt", "check", problem, plan, *given])
     out = ["--to", launcher, "--out", "bundle"]
-    words = ["hetopt", "export", problem, plan, *given, *out]
-    return " ".join(map(shell_quoted, words))
+    return command_line(["hetopt", "export", problem, plan, *given, *out])

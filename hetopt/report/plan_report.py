@@ -218,8 +218,7 @@ def alternatives_table(result: Result, problem: Problem | None = None) -> Sheet:
     problem
         None leaves out prices.
     """
-    best = () if result.best is None else (result.best,)
-    plans = (*best, *result.alternatives)
+    plans = result.plans
     values = [each.time_s(result.objective) for each in plans]
     columns: list[tuple[str, Sequence[Any]]] = []
     if problem is not None and result.spent is not None:
@@ -355,5 +354,4 @@ def _details(
         yield [boundary_table(plan, prices[0], problem=problem)]
     yield [labelled(summary(result, best)), *told.notes]
     if problem is not None:
-        used = {s.cluster for each in plan.pipelines for s in each.stages}
-        yield offloads(own for own in problem.clusters if own.name in used)
+        yield offloads(own for own in problem.clusters if own.name in plan.clusters)

@@ -180,8 +180,7 @@ def named_schedule(of: Plan | CostTable | Training | ScheduleBound) -> str:
 
 def unused(result: Result, plan: Plan) -> list[str]:
     """Return the clusters of the problem on which the plan has no stage."""
-    used = {stage.cluster for each in plan.pipelines for stage in each.stages}
-    return [name for name in result.table_kinds if name not in used]
+    return [name for name in result.table_kinds if name not in plan.clusters]
 
 
 def times(best: PricedPlan, objective: Objective = "closed") -> str:

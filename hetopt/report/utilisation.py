@@ -18,11 +18,7 @@ def beyond_peak(result: Result) -> str | None:
     most = max(result.mfu or 0.0, result.mfu_used or 0.0)
     if result.best is None or most <= 1:
         return None
-    used = {
-        stage.cluster
-        for pipeline in result.best.plan.pipelines
-        for stage in pipeline.stages
-    }
+    used = result.best.plan.clusters
     sources = ", ".join(
         f"{name} {kind}" for name, kind in result.table_kinds.items() if name in used
     )

@@ -75,6 +75,4 @@ class Front(FileRecord, Branched):
 
     def time_s(self, point: FrontPoint) -> float:
         """Return the time of a point by the front's objective."""
-        best = point.best
-        simulated = self.objective == "simulated"
-        return best.iteration_time_s if simulated else best.closed_form_s
+        return point.best.time_s(self.objective)

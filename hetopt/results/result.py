@@ -164,6 +164,11 @@ class Result(FileRecord, Branched, Shown):
         )
 
     @property
+    def plans(self) -> tuple[PricedPlan, ...]:
+        """The best plan and the alternatives; none without a plan."""
+        return () if self.best is None else (self.best, *self.alternatives)
+
+    @property
     def ranks_are_proven(self) -> bool:
         """Whether the alternatives are proven to be the next best plans.
 

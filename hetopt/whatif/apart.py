@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from hetopt.base.interruption import released
 from hetopt.errors import SolverError
-from hetopt.solvers.pools.process import Died, Done, Failed, Pool
+from hetopt.solvers.pools.process import Done, Failed, Note, Pool
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -58,17 +58,13 @@ def _run_apart(
             with released():
                 events = pool.collect(_TURN_S)
             for event in events:
+                # Nothing else is said by these tasks.
+                assert not isinstance(event, Note)
                 running -= 1
-                match event:
-                    case Done():
-                        go_on = take(event.task, event.value)
-                    case Died():
-                        go_on = take(event.task, None)
-                    case Failed():
-                        raise SolverError(f"a search failed:\n{event.trace}")
-                    case _:
-                        go_on = True
-                if not go_on:
+                if isinstance(event, Failed):
+                    raise SolverError(f"a search failed:\n{event.trace}")
+                value = event.value if isinstance(event, Done) else None
+                if not take(event.task, value):
                     return False
     finally:
         pool.close()

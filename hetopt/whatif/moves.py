@@ -34,12 +34,12 @@ class Move:
 
     def words(self) -> str:
         """Return the coefficient's name for people to read."""
-        return move_text(self.kind, self.clusters)
+        ends = "-".join(self.clusters)
+        return f"link {ends}" if self.kind == "link" else f"{self.kind} of {ends}"
 
     def is_used(self, plan: Plan) -> bool:
         """Whether a smaller coefficient could make the plan worse."""
-        used = {stage.cluster for each in plan.pipelines for stage in each.stages}
-        return used.issuperset(self.clusters)
+        return {*plan.clusters}.issuperset(self.clusters)
 
     def in_problem(self, problem: Problem, factor: float) -> Problem:
         """Return the problem with its value times ``factor``, above 0."""
@@ -62,12 +62,6 @@ class Move:
                 for each in problem.clusters
             ),
         )
-
-
-def move_text(kind: MoveKind, clusters: tuple[str, ...]) -> str:
-    """Return a coefficient's name for people to read."""
-    ends = "-".join(clusters)
-    return f"link {ends}" if kind == "link" else f"{kind} of {ends}"
 
 
 def moves_of(problem: Problem) -> Iterator[Move]:

@@ -129,9 +129,8 @@ def critical_parts(price: Price) -> list[PathPart]:
 
 def questions(problem: Problem, plan: Plan) -> Iterator[Question]:
     """Yield the questions about a plan, those about its own clusters first."""
-    used = {stage.cluster for stage in plan.pipeline.stages}
     for cluster in problem.clusters:
-        if cluster.name in used:
+        if cluster.name in plan.clusters:
             yield _changed(problem, "memory", cluster, _roomier)
             yield _changed(problem, "node", cluster, _larger)
     for link in links_of(problem):
@@ -144,7 +143,7 @@ def questions(problem: Problem, plan: Plan) -> Iterator[Question]:
             ),
         )
     for cluster in problem.usable_clusters:
-        if cluster.name not in used:
+        if cluster.name not in plan.clusters:
             yield Question(
                 kind="unused",
                 clusters=(cluster.name,),

@@ -136,7 +136,7 @@ class Stability:
                     near, proven = middle, proven and nearer.proven
                 else:
                     far, found = middle, nearer
-            return replace(found, direction=known.direction, proven=proven)
+            return replace(found, proven=proven)
         return replace(known, proven=proven)
 
     def _at(self, move: Move, factor: float) -> Crossing:

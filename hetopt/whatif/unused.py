@@ -72,11 +72,10 @@ def unused_clusters(
         return
     if result.objective not in ("closed", "simulated") or best.plan.per_unit:
         return
-    used = {stage.cluster for each in best.plan.pipelines for stage in each.stages}
     usable = {cluster.name for cluster in problem.usable_clusters}
     for number, name in enumerate(table.cluster_names):
         able = any(part.clusters[number].strategies for part in table.slices)
-        if able and name in usable - used:
+        if able and name in usable.difference(best.plan.clusters):
             yield _known(number, problem, table, result, best.time_s(result.objective))
 
 
@@ -133,7 +132,7 @@ def _next_best_s(cluster: str, result: Result) -> float | None:
         (
             each.time_s(result.objective)
             for each in result.alternatives
-            if cluster in {stage.cluster for stage in each.plan.pipeline.stages}
+            if cluster in each.plan.clusters
         ),
         None,
     )

@@ -82,7 +82,6 @@ class BoxBounds:
         self.part = part
         self.chain = chain
         self.more = part.passes - 1
-        self._most_stages = most_stages
         permitted = Permitted.of(pins, table.cluster_names)
         clusters = [
             ClusterCosts(

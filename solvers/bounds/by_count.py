@@ -26,9 +26,6 @@ _REACH = 1.5
 #: cutoff.
 _SURVEYED, _FOCUSED = 1 / 64, 1 / 128
 
-#: Sums of floating-point times are off by less than this share of them.
-_ROUNDING = 1e-9
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Survey:
@@ -147,7 +144,7 @@ def focus(relaxation: Relaxation, stages: int, *, cutoff: float) -> Focus:
 
 
 def _value(relaxation: Relaxation, low: float, high: float) -> NDArray[np.float64]:
-    fill = relaxation.fill(high, roles=True)
+    fill = relaxation.fill(high)
     return _objective(relaxation, fill, low)
 
 

@@ -110,8 +110,13 @@ class ClusterCosts:
         self._whole = np.full(self.count, chain.length, dtype=np.int64)
         #: Most body units that fit, by the micro-batches in memory.
         self._fitting: dict[int, NDArray[np.int64]] = {}
-        self._memory = self._fitting_units()
-        self._memory_first = self._fitting_by_position(most_stages)
+        # A cluster that does not host the last stage is followed by another one.
+        across = 1 + self.rule.across
+        self._memory = {
+            role: self._fitting_from(1 if role & LAST else across, self.most_stages)
+            for role in self.roles
+        }
+        self._memory_first = self._fitting_from(across, most_stages)
         self._pinned = {role: self._permitted(role) for role in self.roles}
         own = proxy(self)
         # A bound method would make a reference cycle, which keeps megabytes for longer.
@@ -179,29 +184,17 @@ class ClusterCosts:
             ) / 2
             self.inner_pace = np.zeros(self.count)
 
-    def _fitting_units(self) -> dict[int, NDArray[np.int64]]:
-        """Return the most body units per slot by role; (K, most_stages), last first.
+    def _fitting_from(self, last: int, stages: int) -> NDArray[np.int64]:
+        """Return the most body units on each stage of a run; (K, stages), last first.
 
-        A cluster that does not host the last stage is followed by another one.
+        Parameters
+        ----------
+        last
+            Least warm-ups of the run's last stage.
         """
-        fitting = {}
-        for role in self.roles:
-            base = 1 if role & LAST else 1 + self.rule.across
-            rows = np.empty((self.count, self.most_stages), dtype=np.int64)
-            for r in range(self.most_stages):
-                rows[:, r] = self.units_at(base + self.rule.inside * r)
-            fitting[role] = rows
-        return fitting
-
-    def _fitting_by_position(self, most_stages: int) -> NDArray[np.int64]:
-        """Return the most body units on a stage of the first of several clusters.
-
-        Column i is for a stage that i + 1 stages follow, at least one of them on
-        another cluster; shape (K, most_stages).
-        """
-        rows = np.empty((self.count, most_stages), dtype=np.int64)
-        for i in range(most_stages):
-            rows[:, i] = self.units_at(1 + self.rule.across + self.rule.inside * i)
+        rows = np.empty((self.count, stages), dtype=np.int64)
+        for i in range(stages):
+            rows[:, i] = self.units_at(last + self.rule.inside * i)
         return rows
 
     def units_at(self, warmup: int) -> NDArray[np.int64]:

@@ -115,7 +115,7 @@ class Relaxation:
             all(resting[:j] + resting[j + 1 :]) for j in range(len(resting))
         ]
         # A cache of one number per p and lambda, which are read many times.
-        self._fills: dict[tuple[float, bool], Costs] = {}
+        self._fills: dict[float, Costs] = {}
         self._few = sum(map(_caps_of, self.clusters)) <= _FEW_CAPS
         self._first: dict[tuple[bytes, ...], float] = {}
         self._alikes: dict[float, float] = {}
@@ -137,19 +137,16 @@ class Relaxation:
         )
         return max(self.chain.length / rate if rate else np.inf, shortest)
 
-    def fill(self, period: float, *, roles: bool) -> Costs:
+    def fill(self, period: float) -> Costs:
         """Return the least fill for p = 0..most_stages at lambda <= ``period``, in ns.
 
-        Parameters
-        ----------
-        roles
-            Whether to distinguish the clusters that host the first and the last stage,
-            with the embedding and the head: the bound is stronger, but slower.
+        The clusters that host the first and the last stage have the embedding and the
+        head beside their body units.
         """
-        key = (self._alike(period), roles)
+        key = self._alike(period)
         if key not in self._fills:
-            tables = [self._costs(j, period, roles=roles) for j in self.sequence]
-            self._fills[key] = self._total(tables, roles=roles)
+            tables = [self.clusters[j].costs(period) for j in self.sequence]
+            self._fills[key] = self._total(tables)
         return self._fills[key]
 
     def _alike(self, period: float) -> float:
@@ -167,7 +164,7 @@ class Relaxation:
 
     def choices(self, period: float, stages: int) -> list[Choice] | None:
         """Return a relaxed optimum for p = ``stages``, or None if there is none."""
-        tables = [self._costs(j, period, roles=True) for j in self.sequence]
+        tables = [self.clusters[j].costs(period) for j in self.sequence]
         states = [self._start()]
         for j, table in zip(self.sequence, tables, strict=True):
             states.append(self._join(states[-1], table, self.clusters[j].may_rest))
@@ -212,7 +209,7 @@ class Relaxation:
         return self._option_fills[key]
 
     def _option_fill(self, period: float, stages: int) -> tuple[float, list[Costs]]:
-        tables = {j: self._costs(j, period, roles=True) for j in self.sequence}
+        tables = {j: self.clusters[j].costs(period) for j in self.sequence}
         prefix = [self._start()]
         for j in self.sequence[:-1]:
             prefix.append(self._join(prefix[-1], tables[j], self.clusters[j].may_rest))
@@ -228,7 +225,7 @@ class Relaxation:
             least = min(least, float(opening.min(initial=np.inf)))
         if self.mixed:
             # The bounds by strategy are weaker than that of a whole mix.
-            least = max(least, float(self.fill(period, roles=True)[stages]))
+            least = max(least, float(self.fill(period)[stages]))
         return least, bounds
 
     # ------------------------------------------------------------- recursion
@@ -266,27 +263,18 @@ class Relaxation:
         state[0, 0] = 0.0
         return {0: state}
 
-    def _costs(self, j: int, period: float, *, roles: bool) -> dict[int, Costs]:
-        costs = self.clusters[j].costs(period)
-        if roles or not costs:
-            return costs
-        return {0: np.minimum.reduce(list(costs.values()))}
-
-    def _total(self, tables: list[dict[int, Costs]], *, roles: bool) -> Costs:
+    def _total(self, tables: list[dict[int, Costs]]) -> Costs:
         state = self._start()
         for j, table in zip(self.sequence[:-1], tables[:-1], strict=True):
             state = self._join(state, table, self.clusters[j].may_rest)
         last = self.clusters[self.sequence[-1]]
-        total = np.full(self.most_stages + 1, np.inf)
-        if roles:
-            total = self._alone(tables).min(axis=0)
-        goal = ALONE if roles else 0
+        total: Costs = self._alone(tables).min(axis=0)
         units = self.chain.length
         for taken, before in state.items():
-            if last.may_rest and taken == goal:
+            if last.may_rest and taken == ALONE:
                 total = np.minimum(total, before[:, units])
             for role, costs in tables[-1].items():
-                if taken & role or taken | role != goal or self._fills_all(role):
+                if taken & role or taken | role != ALONE or self._fills_all(role):
                     continue
                 complete(before, costs, total)
         return total

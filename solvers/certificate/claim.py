@@ -189,14 +189,12 @@ class _Claims:
                 bound = int(anyhow[p] * PERIOD_SCALE * _CLAIMED)
                 bound = min(max(bound, self.value), LONGEST)
                 yield _claim(p, q, "refuted-by-bound", bound)
-            elif close[p] > cutoff or self._focused(relaxation, p, q, cutoff):
+            elif (
+                close[p] > cutoff or focus(relaxation, p, cutoff=cutoff).bound > cutoff
+            ):
                 yield _claim(p, q, "refuted-by-bound", self.value)
             else:
                 yield _claim(p, q, "refuted-by-search", self.value)
-
-    def _focused(self, relaxation: Relaxation, p: int, q: int, cutoff: float) -> bool:
-        """Whether the relaxation refutes p when it bounds this p alone."""
-        return focus(relaxation, p, cutoff=cutoff).bound > cutoff
 
 
 class _SimulatedClaims(_Claims):

@@ -67,12 +67,11 @@ class Labelled:
     value: int | None
 
 
-def cut(node: Node, middle: int | None = None) -> list[Node]:
-    """Cut a node's range of lambda after ``middle``; [] if it is a single value."""
+def cut(node: Node) -> list[Node]:
+    """Cut a node's range of lambda in the middle; [] if it is a single value."""
     if node.low >= node.high:
         return []
-    if middle is None:
-        middle = (node.low + node.high) // 2
+    middle = (node.low + node.high) // 2
     return [replace(node, high=middle), replace(node, low=middle + 1)]
 
 
@@ -90,14 +89,12 @@ def decision_of(labels: Ints, options: ProgramOptions) -> Decision:
         left -= 1
         units.append(int(labels[row, Label.LENGTH]))
         row = int(labels[row, Label.PARENT])
-    units[0] += sum(chain.lead)
-    units[-1] += sum(chain.trail)
     pairs = [options.pairs[o] for o, _ in runs]
     decision = Decision(
         microbatches=part.microbatches,
         order=tuple(j for j, _ in pairs),
         strategies=tuple(part.clusters[j].strategies[k] for j, k in pairs),
         hosted=tuple(hosted for _, hosted in runs),
-        units=tuple(units),
+        units=chain.with_ends(units),
     )
     return options.canonical(decision)

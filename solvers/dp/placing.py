@@ -90,7 +90,7 @@ def place_stages(
         label[Label.DELAY] = delay if period < INFINITE else 0
         _fill(costs, limits, here, base, ends, label)
         if is_first:
-            _finish(costs, limits, here[Bucket.LAST], memory, progress)
+            _finish(costs, limits, memory, progress)
         else:
             _store(costs, limits, placed, here, memory, progress)
 
@@ -185,16 +185,8 @@ def _store(
 
 
 @step
-def _finish(
-    costs: Costs, limits: RangeLimits, last: int, memory: Memory, progress: Ints
-) -> None:
-    """Keep the complete label in the spare row in row 0 if it is the best.
-
-    Parameters
-    ----------
-    last
-        Layout of the last stage; 0 if the state does not have it.
-    """
+def _finish(costs: Costs, limits: RangeLimits, memory: Memory, progress: Ints) -> None:
+    """Keep the complete label in the spare row in row 0 if it is the best."""
     pool = memory.pool
     new = spare(pool)
     label = pool.label[new]

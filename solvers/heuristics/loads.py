@@ -152,9 +152,6 @@ class Loads:
         units
             Body units of every stage, without embedding and head.
         """
-        held = list(units)
-        held[0] += sum(self._chain.lead)
-        held[-1] += sum(self._chain.trail)
         runs = [(host, len(list(run))) for host, run in groupby(hosts)]
         clusters = self.part.clusters
         return Decision(
@@ -162,5 +159,5 @@ class Loads:
             order=tuple(j for (j, _), _ in runs),
             strategies=tuple(clusters[j].strategies[k] for (j, k), _ in runs),
             hosted=tuple(stages for _, stages in runs),
-            units=tuple(held),
+            units=self._chain.with_ends(units),
         )

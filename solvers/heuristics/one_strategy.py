@@ -340,8 +340,6 @@ class _EqualStrategy:
             (*(each,) * (stages - rest), *(each + 1,) * rest),
         }
         for split in sorted(splits):
-            units = list(split)
-            units[0] += sum(chain.lead)
-            units[-1] += sum(chain.trail)
-            if pins.units is None or pins.units == tuple(units):
-                yield replace(pins, units=tuple(units))
+            units = chain.with_ends(split)
+            if pins.units in (None, units):
+                yield replace(pins, units=units)

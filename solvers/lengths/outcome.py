@@ -9,7 +9,6 @@ from hetopt.base.words import counted
 from hetopt.cost.device_work import least_seconds_of_lengths
 from hetopt.cost.divided import sources_by_length
 from hetopt.errors import InputError
-from hetopt.plans.plan import MOST_PIPELINES
 from hetopt.pricing.several import price_several
 from hetopt.problem.division import pins_fault
 from hetopt.results.priced_plan import PricedPlan
@@ -25,19 +24,8 @@ if TYPE_CHECKING:
     from hetopt.solvers.request import Request
 
 
-def ensure_lengths(problem: Problem, name: str, pipelines: int) -> None:
-    """Raise InputError if sequences of several lengths cannot be planned.
-
-    Parameters
-    ----------
-    name
-        Name of the solver.
-    pipelines
-        Most pipelines, as requested.
-    """
-    if not isinstance(pipelines, int) or not 1 <= pipelines <= MOST_PIPELINES:
-        msg = f"is {pipelines!r}, expected 1 to {MOST_PIPELINES}"
-        raise InputError(msg, field="pipelines")
+def ensure_lengths(problem: Problem, name: str) -> None:
+    """Raise InputError if a solver cannot plan for sequences of several lengths."""
     if name != "auto":
         msg = f"is {name}, sequences of several lengths are planned only by auto"
         raise InputError(msg, field="solver")
@@ -125,9 +113,4 @@ def solve_lengths(
 
 
 def _priced(request: Request, plan: Plan) -> PricedPlan:
-    known = price_several(request.problem, plan)
-    return PricedPlan(
-        plan=plan,
-        closed_form_s=known.closed_form_s,
-        iteration_time_s=known.iteration_time_s,
-    )
+    return PricedPlan.of(plan, price_several(request.problem, plan))

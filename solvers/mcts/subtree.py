@@ -94,15 +94,12 @@ class Subtree:
         count, i = int(state.at[At.COUNT]), int(state.at[At.Q])
         options = [self.search_data.options[o] for o in state.chosen[:count]]
         part = self.search_data.parts[i]
-        units = state.units.copy()
-        units[0] += sum(self.search_data.chain.lead)
-        units[-1] += sum(self.search_data.chain.trail)
         return Decision(
             microbatches=int(space.counts[i]),
             order=tuple(j for j, _ in options),
             strategies=tuple(part.clusters[j].strategies[k] for j, k in options),
             hosted=tuple(int(m) for m in state.hosted[:count]),
-            units=tuple(int(n) for n in units),
+            units=self.search_data.chain.with_ends(state.units.tolist()),
         )
 
     def _widen(self) -> None:

@@ -342,7 +342,7 @@ def _bounds_allow(
     counts = [p for p in problem.stage_counts if p <= chain.length]
     for part in table.slices:
         relaxation = _relaxation(table, part, chain, pins, principles)
-        fill = relaxation.fill(np.inf, roles=True)
+        fill = relaxation.fill(np.inf)
         if np.isfinite(fill[counts]).any():
             return True
     return False

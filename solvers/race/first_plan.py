@@ -49,8 +49,7 @@ _MORE_S, _MOST_S = 0.1, 1.5
 
 def ensure_plan(ledger: Ledger, problem: Problem) -> None:
     """Add a first plan if no plan was found but one may exist."""
-    may_be = any(each.how in (None, "unsettled") for each in ledger.programs.values())
-    if not may_be or ledger.plans:
+    if ledger.is_settled or ledger.plans:
         return
     # A second search would find the same, and takes longest if there is no plan.
     found = None if ledger.looked_at_once else first_plan(problem, ledger.table)

@@ -67,8 +67,7 @@ def improve_early(request: Request, ledger: Ledger) -> Found | None:
 
 def improve_last(request: Request, ledger: Ledger) -> None:
     """Improve the best plan until the time is up, if the proof stayed open."""
-    is_open = any(each.how in (None, "unsettled") for each in ledger.programs.values())
-    if not (is_open and improves(request)):
+    if ledger.is_settled or not improves(request):
         return
     until = request.deadline.within(least_s=_LEAST_S)
     found = _best(request, ledger, until, _LAST_TRIES, "last")
@@ -217,14 +216,12 @@ class _Frame:
             units = [after - before for before, after in pairwise(ends)]
         if units is None:
             return None
-        units[0] += sum(chain.lead)
-        units[-1] += sum(chain.trail)
         return Decision(
             microbatches=self.microbatches,
             order=tuple(run.cluster for run in self.runs),
             strategies=tuple(run.strategy for run in self.runs),
             hosted=tuple(run.stages for run in self.runs),
-            units=tuple(units),
+            units=chain.with_ends(units),
         )
 
 

@@ -151,6 +151,13 @@ class Ledger:
         return [program for program in self.programs.values() if program.how is None]
 
     @property
+    def is_settled(self) -> bool:
+        """Whether something is proven of every program: none was left unsettled."""
+        return all(
+            program.how not in (None, "unsettled") for program in self.programs.values()
+        )
+
+    @property
     def cutoff(self) -> int:
         """Objective of the ``top``-th best plan; ``limit`` while there are fewer."""
         ranked = self.ranked()

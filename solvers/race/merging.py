@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from hetopt.results.settlement import OPTIMALITY_GAP
-from hetopt.solvers.race.outcome import devices_used, mfu
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from hetopt.cost.table.table import CostTable
     from hetopt.problem.training.principles import Relaxable
@@ -25,7 +25,7 @@ def best_first(
     Equally good plans are ordered by the tie rule, fewer devices first
     (``hetopt.formulations.decision.Decision.tie_key``).
     """
-    keys = [(value_of(one, objective), *_tie_key(one, table)) for one in plans]
+    keys = [(one.time_s(objective), *_tie_key(one, table)) for one in plans]
     different: dict[object, PricedPlan] = {}
     for index in sorted(range(len(plans)), key=keys.__getitem__):
         # The key without its time and its split.
@@ -36,7 +36,7 @@ def best_first(
 def with_plans(result: Result, plans: Sequence[PricedPlan], table: CostTable) -> Result:
     """Return a result with these plans, best first, and its own bound."""
     best, *alternatives = plans
-    bound, gap, value = result.lower_bound_s, None, value_of(best, result.objective)
+    bound, gap, value = result.lower_bound_s, None, best.time_s(result.objective)
     if bound is not None:
         bound = min(bound, value)
         gap = (value - bound) / value
@@ -51,8 +51,8 @@ def with_plans(result: Result, plans: Sequence[PricedPlan], table: CostTable) ->
         lower_bound_s=bound,
         gap=gap,
         tokens_per_s=table.tokens / best.iteration_time_s,
-        mfu=mfu(table, best, table.cluster_devices),
-        mfu_used=mfu(table, best, devices_used(table, best)),
+        mfu=_mfu(table, best, table.cluster_devices),
+        mfu_used=_mfu(table, best, _devices_used(table, best)),
         reason=None,
     )
 
@@ -74,21 +74,26 @@ def together(before: Result, after: Result, table: CostTable, top: int) -> Resul
     bounds = [each.lower_bound_s or 0.0 for each in (before, after)]
     better = after if bounds[1] >= bounds[0] else before
     found = replace(after, lower_bound_s=max(bounds), settlements=better.settlements)
-    plans = [
-        plan
-        for each in (after, before)
-        if each.best is not None
-        for plan in (each.best, *each.alternatives)
-    ]
+    plans = [*after.plans, *before.plans]
     if not plans:
         return found
     return with_plans(found, best_first(plans, table, after.objective)[:top], table)
 
 
-def value_of(priced: PricedPlan, objective: Objective) -> float:
-    """Return the one of a plan's two times that is the objective."""
-    simulated = objective == "simulated"
-    return priced.iteration_time_s if simulated else priced.closed_form_s
+def _devices_used(table: CostTable, best: PricedPlan) -> list[int]:
+    """Return how many devices of each cluster a plan uses."""
+    used = Counter[str]()
+    for stage in (stage for each in best.plan.pipelines for stage in each.stages):
+        used[stage.cluster] += stage.strategy.devices
+    return [used[name] for name in table.cluster_names]
+
+
+def _mfu(table: CostTable, best: PricedPlan, devices: Iterable[int]) -> float:
+    """Return the model's FLOPs over the peak of so many devices of each cluster."""
+    peak = sum(
+        count * rate for count, rate in zip(devices, table.peak_flops, strict=True)
+    )
+    return table.model_flops / (best.iteration_time_s * peak)
 
 
 def _tie_key(priced: PricedPlan, table: CostTable) -> tuple[Any, ...]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -10,13 +9,14 @@ from hetopt.check import check_plan
 from hetopt.cost.table_file.file import table_digest
 from hetopt.results.priced_plan import PricedPlan
 from hetopt.results.result import Result
-from hetopt.results.settlement import OPTIMALITY_GAP, Settlement
+from hetopt.results.settlement import Settlement
 from hetopt.solvers.decisions.assembly import plan_of
 from hetopt.solvers.race.diagnosis import why_infeasible
+from hetopt.solvers.race.merging import with_plans
 from hetopt.solvers.race.messages import NO_CUTOFF
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterator
 
     from hetopt.cost.table.table import CostTable
     from hetopt.formulations.decision import Decision
@@ -51,39 +51,30 @@ def result_of(
     plans = [
         _priced(found.decision, problem, table, principles) for found in ledger.ranked()
     ]
-    best = plans[0] if plans else None
     settlements = tuple(_settlements(ledger))
     bounds = [each.bound_s for each in settlements if each.bound_s is not None]
-    bound, gap = min(bounds, default=None), None
-    if best is not None and bound is not None:
-        value = best.closed_form_s
-        if objective == "simulated":
-            value = best.iteration_time_s
-        bound = min(bound, value)
-        gap = (value - bound) / value
-    status = _status(ledger, gap)
-    return Result(
+    status = _status(ledger)
+    without = Result(
         status=status,
         objective=objective,
         solver=solver,
         relaxed=principles.relaxed,
-        best=best,
-        alternatives=tuple(plans[1:]),
-        lower_bound_s=bound,
-        gap=gap,
+        best=None,
+        lower_bound_s=min(bounds, default=None),
+        gap=None,
         search_time_s=search_time_s,
         settlements=settlements,
-        tokens_per_s=table.tokens / best.iteration_time_s if best else None,
-        mfu=mfu(table, best, table.cluster_devices) if best else None,
-        mfu_used=mfu(table, best, devices_used(table, best)) if best else None,
+        tokens_per_s=None,
+        mfu=None,
+        mfu_used=None,
         table_kinds=dict(zip(table.cluster_names, table.sources, strict=True)),
         reason=_reason(ledger, problem, table, status, principles),
     )
+    return with_plans(without, plans, table) if plans else without
 
 
-def _status(ledger: Ledger, gap: float | None) -> Status:
-    if ledger.plans:
-        return "optimal" if gap is not None and gap <= OPTIMALITY_GAP else "feasible"
+def _status(ledger: Ledger) -> Status:
+    """Return the status without a plan."""
     if all(program.how == "infeasible" for program in ledger.programs.values()):
         return "infeasible"
     return "unknown"
@@ -95,12 +86,11 @@ def _reason(
     table: CostTable,
     status: Status,
     principles: Principles,
-) -> str | None:
+) -> str:
+    """Return why there is no plan."""
     if status == "infeasible":
         return why_infeasible(problem, table, principles)
-    if status != "unknown":
-        return None
-    if ledger.limit != NO_CUTOFF and not ledger.open():
+    if ledger.limit != NO_CUTOFF and ledger.is_settled:
         return "no plan is within the cutoff"
     return "stopped before a plan was found"
 
@@ -113,11 +103,7 @@ def _priced(
 ) -> PricedPlan:
     plan = plan_of(decision, table, table_digest(table))
     checked = check_plan(problem, table, plan, principles)
-    return PricedPlan(
-        plan=plan,
-        closed_form_s=checked.closed_form_s,
-        iteration_time_s=checked.iteration_time_s,
-    )
+    return PricedPlan.of(plan, checked)
 
 
 def _settlements(ledger: Ledger) -> Iterator[Settlement]:
@@ -127,7 +113,7 @@ def _settlements(ledger: Ledger) -> Iterator[Settlement]:
     and which worse plans are known, depends on the order in which plans were found.
     """
     known, cutoff = list(ledger.programs.values()), ledger.cutoff
-    if all(program.how not in (None, "unsettled") for program in known):
+    if ledger.is_settled:
         known = [_within(program, cutoff) for program in known]
     for program in known:
         how = program.how or "unsettled"
@@ -145,19 +131,3 @@ def _within(program: Program, cutoff: int) -> Program:
         return program
     how = "refuted-by-search" if program.how == "solved" else program.how
     return replace(program, bound=cutoff, how=how)
-
-
-def devices_used(table: CostTable, best: PricedPlan) -> list[int]:
-    """Return how many devices of each cluster a plan uses."""
-    used = Counter[str]()
-    for stage in (stage for each in best.plan.pipelines for stage in each.stages):
-        used[stage.cluster] += stage.strategy.devices
-    return [used[name] for name in table.cluster_names]
-
-
-def mfu(table: CostTable, best: PricedPlan, devices: Iterable[int]) -> float:
-    """Return the model's FLOPs over the peak of so many devices of each cluster."""
-    peak = sum(
-        count * rate for count, rate in zip(devices, table.peak_flops, strict=True)
-    )
-    return table.model_flops / (best.iteration_time_s * peak)

@@ -52,7 +52,6 @@ from hetopt.solvers.race.worker import make
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from hetopt.problem.problem import Problem
     from hetopt.results.result import Result
     from hetopt.solvers.bounds.by_count import Survey
     from hetopt.solvers.request import Request
@@ -155,7 +154,7 @@ def _run(request: Request, ledger: Ledger, *, engine: str, quick: bool) -> bool:
     # When the time is up or the user interrupts, the best plan so far is the answer.
     try:
         with suppress(Stopped):
-            loop.run(request.problem, known, whole_q=whole_q)
+            loop.run(known, whole_q=whole_q)
     except KeyboardInterrupt:
         return True
     finally:
@@ -183,7 +182,7 @@ def _pruned(request: Request, engine: str) -> tuple[bool, list[Found]]:
 class _Race(TaskLoop):
     """One run of the race: its phases and their tasks."""
 
-    def run(self, problem: Problem, known: Iterable[Found], *, whole_q: bool) -> None:
+    def run(self, known: Iterable[Found], *, whole_q: bool) -> None:
         """Settle every (p, q).
 
         Parameters
@@ -202,7 +201,7 @@ class _Race(TaskLoop):
         if limited:
             cutoff = self._bound(whole_q=whole_q, plans=False)
         if not self.ledger.plans and (ahead or not whole_q) and self.ledger.open():
-            self._plan_first(problem)
+            self._plan_first()
         if ahead:
             self._plan_by_count(surveyed=limited)
         if not limited or self.ledger.cutoff < cutoff:
@@ -231,9 +230,9 @@ class _Race(TaskLoop):
         self._survey(None if cutoff == NO_CUTOFF else cutoff)
         return cutoff
 
-    def _plan_first(self, problem: Problem) -> None:
+    def _plan_first(self) -> None:
         """Find a plan of one strategy."""
-        first = first_plan(problem, self.ledger.table)
+        first = first_plan(self.request.problem, self.ledger.table)
         self.ledger.looked_at_once = True
         if first is not None:
             self.find(first)

@@ -61,24 +61,13 @@ def make(
 
 
 class Worker:
-    """Runs tasks for one problem.
-
-    Parameters
-    ----------
-    keep_all
-        Whether tasks go from one q to another, so that all relaxations are kept.
-    """
+    """Runs tasks for one problem."""
 
     def __init__(
-        self,
-        payload: Payload,
-        shared: Any,
-        say: Callable[[Any], None],
-        *,
-        keep_all: bool = False,
+        self, payload: Payload, shared: Any, say: Callable[[Any], None]
     ) -> None:
         memory_bytes = share_bytes(payload.workers)
-        self.programs = Programs(payload, memory_bytes, keep_all=keep_all)
+        self.programs = Programs(payload, memory_bytes, keep_all=False)
         self.problem = payload.problem
         self.table = payload.table
         self._permitted = Permitted.of(

@@ -108,7 +108,7 @@ def front_of(search: Searched) -> Front:
     assert isinstance(root, Fleets)
     points = tuple(_point(each, search) for each in root.best)
     open_ = root.undecided()
-    last = next((each.result for each in root.searched() if each.result), None)
+    first = next((each.result for each in root.searched() if each.result), None)
     mixed = search.over.lengths
     relaxed = relaxed_by(search.solver, request.params.principles)
     confirmed = is_confirmed(search.objective, mixed=mixed, relaxed=relaxed)
@@ -118,7 +118,7 @@ def front_of(search: Searched) -> Front:
     return Front(
         status=status,
         objective="simulated" if search.objective == "simulated" else "closed",
-        solver=search.solver if last is None else last.solver,
+        solver=search.solver if first is None else first.solver,
         points=points,
         search_time_s=request.deadline.elapsed_s(),
         open=open_,

@@ -301,10 +301,9 @@ def _findings(leaf: Leaf, data: Mapping[str, Any]) -> list[str]:
         return check_result(*space.asked, data)
     # A plan on some nodes needs the memory that it needs as one of all nodes.
     result, (problem, table) = Result.from_json(data), space.whole.asked
-    best = () if result.best is None else (result.best, *result.alternatives)
     principles = Principles.relaxing(result.relaxed)
     found = []
-    for priced in best:
+    for priced in result.plans:
         plan = space.reported(priced).plan
         checked = check_plan(problem, table, plan, principles)
         for known_s, said_s in (

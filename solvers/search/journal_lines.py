@@ -77,8 +77,6 @@ class SettledLine(Told):
 class InfeasibleLine(Told):
     """Programs that have no plan, each by its stages and micro-batches."""
 
-    __pydantic_config__ = CONFIG  # type: ignore[misc]
-
     infeasible: list[tuple[Count, Count]]
 
 

@@ -41,7 +41,7 @@ class Loop:
     Parameters
     ----------
     told
-        Called after every search, with the leaf; before the first, with None.
+        Called after every search, and before the first.
     cutoff
         Only plans of a smaller value are of interest.
     """
@@ -50,7 +50,7 @@ class Loop:
         self,
         root: Node,
         deadline: Deadline,
-        told: Callable[[Leaf | None], None],
+        told: Callable[[], None],
         *,
         cutoff: float = math.inf,
     ) -> None:
@@ -69,7 +69,7 @@ class Loop:
         InputError
             The solver cannot search any leaf; it says why not the first.
         """
-        self._told(None)
+        self._told()
         try:
             while not self.interrupted and not self._is_late():
                 step = self._root.next(self._cutoff)
@@ -104,7 +104,7 @@ class Loop:
             leaf.leave()
         spread(leaf)
         self._has_plan |= bool(self._root.best) and not step.quick
-        self._told(leaf)
+        self._told()
 
     def _is_late(self) -> bool:
         """Whether the time is up; a first plan is looked for a little longer."""

@@ -131,7 +131,7 @@ class Node:
 
     def open_leaves(self, cutoff: float) -> int:
         """Return about how many leaves may have a plan below the cutoff."""
-        raise NotImplementedError
+        return int(self.next(cutoff) is not None)
 
     def searched(self) -> Iterator[Leaf]:
         """Yield the leaves below that were searched, each once."""
@@ -226,10 +226,6 @@ class Leaf(Node):
             return None
         return Step(self, cutoff)
 
-    def open_leaves(self, cutoff: float) -> int:
-        """See ``Node``."""
-        return int(self.next(cutoff) is not None)
-
     def searched(self) -> Iterator[Leaf]:
         """See ``Node``."""
         if self.result is not None:
@@ -291,7 +287,6 @@ class Leaf(Node):
             self._tried = cutoff
 
     def _keep(self, result: Result) -> None:
-        plans = () if result.best is None else (result.best, *result.alternatives)
         new = tuple(
             Found(
                 value=each.time_s(result.objective),
@@ -299,7 +294,7 @@ class Leaf(Node):
                 priced=self.space.reported(each),
                 space=self.space,
             )
-            for each in plans
+            for each in result.plans
         )
         known = {each.shape for each in new}
         kept = [each for each in self.best if each.shape not in known]

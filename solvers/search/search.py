@@ -36,7 +36,6 @@ from hetopt.solvers.search.space import Space
 if TYPE_CHECKING:
     from hetopt.base.deadline import Deadline
     from hetopt.errors import InputError
-    from hetopt.problem.problem import Problem
     from hetopt.results.front import Front
     from hetopt.results.result import Objective
     from hetopt.solvers.request import Request, Solve
@@ -167,11 +166,6 @@ class TreeSearch:
     def failure(self) -> InputError | None:
         """Why the solver cannot search the first leaf that it cannot, if any."""
         return self.loop.failure
-
-    @property
-    def problem(self) -> Problem:
-        """The whole problem."""
-        return self.request.problem
 
     def schedule_of_best(self) -> Node | None:
         """Return the node of the best plan's schedule; without a plan, of the first."""
@@ -306,7 +300,7 @@ class TreeSearch:
         self._returned = Returned(leaf, cutoff, result, ended)
         return result
 
-    def _tell(self, leaf: Leaf | None) -> None:
+    def _tell(self) -> None:
         """Report and keep what is known after a search."""
         if self._journal is not None and self._returned is not None:
             self._journal.returned(self._returned)

@@ -259,8 +259,6 @@ class SimulatedSearch:
         chain, part = self.data.chain, view.data.part
         rows = walk.stage[1 : self.data.stages + 1][::-1]
         units = [int(row[Placed.LENGTH]) for row in rows]
-        units[0] += sum(chain.lead)
-        units[-1] += sum(chain.trail)
         runs = [row for row in rows if row[Placed.RUN_PLACE] == 0]
         pairs = [view.options.pairs[int(row[Placed.OPTION])] for row in runs]
         warmups = None
@@ -272,7 +270,7 @@ class SimulatedSearch:
             order=tuple(j for j, _ in pairs),
             strategies=tuple(part.clusters[j].strategies[k] for j, k in pairs),
             hosted=tuple(int(row[Placed.RUN_STAGES]) for row in runs),
-            units=tuple(units),
+            units=chain.with_ends(units),
             warmups=warmups,
         )
 

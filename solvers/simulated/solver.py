@@ -304,9 +304,8 @@ def _take_start(
         if settlement.how == "infeasible":
             program = ledger.programs[settlement.stages, settlement.microbatches]
             program.how = "infeasible"
-    if started.best is not None:
-        for priced in (started.best, *started.alternatives):
-            ledger.find(_start(ledger, priced.plan, deadline))
+    for priced in started.plans:
+        ledger.find(_start(ledger, priced.plan, deadline))
     if ledger.plans:
         ledger.first = ledger.ranked()[-1].value
     elif started.lower_bound_s is not None:

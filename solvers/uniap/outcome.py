@@ -17,8 +17,8 @@ from hetopt.pricing.units import crossing
 from hetopt.problem.training.choices import RESHARDING
 from hetopt.results.priced_plan import PricedPlan
 from hetopt.results.result import Result
-from hetopt.results.settlement import OPTIMALITY_GAP, Settlement
-from hetopt.solvers.race.outcome import mfu
+from hetopt.results.settlement import Settlement
+from hetopt.solvers.race.merging import with_plans
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -99,34 +99,25 @@ def result_of(
             found, plan_of(found.program, found.choice, table), problem, table
         )
     settlements = tuple(_settlements(found, problem))
-    bound, gap = None, None
-    if found.lower_bound_ns is not None:
-        bound = found.lower_bound_ns * TICK_S
-    if best is not None and best.objective_s is not None and bound is not None:
-        bound = min(bound, best.objective_s)
-        gap = (best.objective_s - bound) / best.objective_s
-    status: Status = (
-        "optimal" if gap is not None and gap <= OPTIMALITY_GAP else "feasible"
-    )
-    if best is None:
-        nothing = all(item.how == "infeasible" for item in settlements)
-        status = "infeasible" if nothing else "unknown"
-    used = best.plan.devices if best else 0
-    return Result(
+    bound_ns = found.lower_bound_ns
+    nothing = all(item.how == "infeasible" for item in settlements)
+    status: Status = "infeasible" if nothing else "unknown"
+    without = Result(
         status=status,
         objective="uniap",
         solver="uniap",
-        best=best,
-        lower_bound_s=bound,
-        gap=gap,
+        best=None,
+        lower_bound_s=None if bound_ns is None else bound_ns * TICK_S,
+        gap=None,
         search_time_s=found.search_time_s,
         settlements=settlements,
-        tokens_per_s=table.tokens / best.iteration_time_s if best else None,
-        mfu=mfu(table, best, table.cluster_devices) if best else None,
-        mfu_used=mfu(table, best, [used]) if best else None,
+        tokens_per_s=None,
+        mfu=None,
+        mfu_used=None,
         table_kinds=dict(zip(table.cluster_names, table.sources, strict=True)),
         reason=_reason(status, found, programs, problem, table, cut_off=cut_off),
     )
+    return without if best is None else with_plans(without, [best], table)
 
 
 def _priced(
@@ -174,14 +165,12 @@ def _reason(
     table: CostTable,
     *,
     cut_off: bool,
-) -> str | None:
+) -> str:
     """Say in one line why there is no plan."""
     if status == "unknown":
         if cut_off and all(item.how != "unsettled" for item in found.settlements):
             return "no plan is within the cutoff"
         return "stopped before a plan was found"
-    if status != "infeasible":
-        return None
     if not programs:
         return (
             "no permitted (dp, tp) that uses all devices of a stage has room for one "

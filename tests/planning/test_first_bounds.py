@@ -13,7 +13,6 @@ from hetopt.problem.problem import Problem
 from hetopt.problem.reading import read_problem_text
 from hetopt.problem.training.choices import FREE, SCHEDULES
 from hetopt.results.result import Result
-from hetopt.solvers.race.merging import value_of
 
 #: Seconds within which nothing is proven.
 SOON_S = 1e-9
@@ -69,7 +68,7 @@ def proven(name: str) -> Result:
 
 def ensure_bounded(late: Result, best: Result) -> None:
     assert best.best is not None
-    value_s = best.best.objective_s or value_of(best.best, best.objective)
+    value_s = best.best.time_s(best.objective)
     assert late.lower_bound_s is not None
     assert 0 < late.lower_bound_s <= value_s
     assert late.gap is None or late.gap < 1

@@ -63,7 +63,7 @@ def asked(problem: Problem, **params: Any) -> Request:
 
 def decided_for(problem: Problem, **params: Any) -> str:
     request = asked(problem, **params)
-    return decided(None, problem, request.table, request.params, solver="auto")
+    return decided(None, problem, request.table, solver="auto")
 
 
 def test_it_is_the_least_simulated_time(problem: Problem) -> None:
@@ -242,7 +242,7 @@ def test_searches_that_branch_have_as_long_together(problem: Problem) -> None:
 
 
 def test_an_objective_that_is_named_is_kept(problem: Problem) -> None:
-    table, params = hetopt.build_table(problem), RaceParams()
+    table = hetopt.build_table(problem)
     named: tuple[Objective, ...] = ("closed", "simulated")
     for each in named:
-        assert decided(each, problem, table, params, solver="dp") == each
+        assert decided(each, problem, table, solver="dp") == each

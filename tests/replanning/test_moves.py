@@ -239,6 +239,8 @@ def test_the_checker_finds_what_is_wrong() -> None:
         "has no positions": [first.replace(f",{end},", ",99999999,"), *rest],
         "does not need it": [first, first.replace(receiver, "a-node-1:0"), *rest],
     }
+    unnamed = first.replace(tensor, tensor.removeprefix("unit-"))
+    assert "no tensor is named" in wrong("\n".join([head, unnamed, *rest]))[0]
     for why, lines in cases.items():
         assert any(why in each for each in wrong("\n".join([head, *lines]))), why
     assert wrong("")[0].startswith("line 1")

@@ -252,7 +252,7 @@ def test_sizes_of_stages_that_fit_no_share_are_refused_before_a_search(
     ensure_packs(problem, build_table(problem), relaxed)
     even = {**data, "pin": {"clusters": {"red": {"dp": [1, 2, 4]}}}}
     ensure_several(read_problem_text(yaml.safe_dump(even)), "dp", 2, relaxed)
-    monkeypatch.setattr("hetopt.planning.posed.search", lambda *args, **options: 1 / 0)
+    monkeypatch.setattr("hetopt.planning.posed.tree_of", lambda *args, **options: 1 / 0)
     with pytest.raises(InputError, match=r"stages of 1, 2, 3, 4, 6, 8 devices"):
         hetopt.plan(problem, pipelines=2, relax=["p4"], jobs=1)
     training = {**data["training"], "global_batch": 6}

@@ -23,6 +23,7 @@ from hetopt.cost.table_file.file import table_digest
 from hetopt.errors import InputError
 from hetopt.export.job import Job
 from hetopt.export.launcher import Limits
+from hetopt.export.planning import limits as module
 from hetopt.export.planning.limits import broken, fitted, permits, split
 from hetopt.export.planning.runnable import launchable
 from hetopt.export.registry import SHIPPED, launcher, limited_names, limits_of
@@ -217,6 +218,33 @@ def test_forged_certificates_are_rejected(name: str) -> None:
     FORGERIES[name](whole)
     with contextlib.suppress(InputError):
         assert wrong(certificate) != []
+
+
+def test_a_space_that_cannot_be_divided_keeps_its_bound(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As with tied embeddings and many clusters, whose orders are too many."""
+    refused = 0
+    for seed in range(12):
+        instance = make_instance(seed)
+        problem = replace(
+            instance.problem, model=replace(instance.problem.model, tied=True)
+        )
+        digest = problem_digest(problem)
+        request = drawn(problem, replace(instance.table, problem_digest=digest))
+        expected = best_within(ENDS, request)
+        with monkeypatch.context() as context:
+            context.setattr(module, "_MOST_ORDERED", 0)
+            found = best_within(ENDS, request)
+        if found.status == expected.status:
+            continue
+        refused += 1
+        assert found.status in ("feasible", "unknown")
+        assert found.best is not None or "too many orders" in (found.reason or "")
+        assert found.lower_bound_s is not None
+        if expected.best is not None:
+            assert found.lower_bound_s <= expected.best.closed_form_s
+    assert refused
 
 
 @pytest.mark.slow

@@ -294,7 +294,7 @@ def searched(toy: Toy, least: float) -> Node:
     root = toy.root()
     history = [(0.0, math.inf)]
 
-    def told(leaf: Leaf | None) -> None:
+    def told() -> None:
         assert toy.searches < MOST_SEARCHES
         if toy.measure == "front":
             return

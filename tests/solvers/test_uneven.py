@@ -146,6 +146,10 @@ def _ensure_certified(instance: Instance, result: Result) -> None:
     data = json.loads(certify(problem, table, result).to_text())
     check = CertificateCheck(problem, table, data, Said(plan=result.best.plan))
     assert list(check.findings()) == []
+    # No bound of a layout is derived: whatever is claimed is searched again.
+    known = {part.microbatches for part in table.slices}
+    claims = {(p, q) for _, p, q, _, bound in check.claims if q in known and bound != 0}
+    assert {(each.stages, each.microbatches) for each in check.doubts} == claims
     for doubt in check.doubts:
         assert doubt.bound_ps is not None
         of = problem, table, doubt.microbatches, doubt.bound_ps

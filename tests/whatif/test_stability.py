@@ -288,7 +288,7 @@ def test_several_pipelines_are_priced_together() -> None:
     assert isinstance(search.root, Divisions)
     nodes = [search.root.child(n) for n in range(1, len(search.root.ways))]
     for node in nodes:
-        Loop(node, Deadline(), lambda leaf: None).run()
+        Loop(node, Deadline(), lambda: None).run()
     plan = min(nodes, key=lambda node: node.value).best[0].priced.plan
     assert len(plan.pipelines) == 2
     slower = Move(kind="speed", clusters=(plan.pipelines[0].stages[0].cluster,))

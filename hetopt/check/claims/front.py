@@ -24,7 +24,7 @@ from hetopt.check.plan.reading import (
 from hetopt.errors import CheckError, InputError
 from hetopt.problem.training.principles import PRUNED
 from hetopt.results.front import FRONT_SCHEMA
-from hetopt.results.result import Status
+from hetopt.results.result import Status, Time
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -34,9 +34,6 @@ if TYPE_CHECKING:
     from hetopt.cost.table.table import CostTable
     from hetopt.plans.plan import Plan
     from hetopt.problem.problem import Problem
-
-#: Times of a front.
-_TIMES = ("closed", "simulated")
 
 
 def check_front(
@@ -71,7 +68,7 @@ def _findings(
 ) -> Iterator[str]:
     choice(data, "schema", (FRONT_SCHEMA,), "")
     status = choice(data, "status", choices(Status), "")
-    simulated = choice(data, "objective", _TIMES, "") == "simulated"
+    simulated = choice(data, "objective", choices(Time), "") == "simulated"
     text(data, "solver", "")
     principles = read_principles(data) if "relaxed" in data else PRUNED
     asked = Asked(problem, table, data, principles, runs)

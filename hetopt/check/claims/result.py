@@ -131,8 +131,8 @@ class _Claims:
         self.root: Claim | None = None
         if self.asked.over:
             self.root = root_of(self.asked, self.data, leaf)
-        #: Whether settlements are those of all plans of the best plan's schedule.
-        self.is_settled = not {"fleets", "divisions"} & {*self.asked.over}
+        #: Branchings below which settlements are not those of all plans.
+        self.unsettling = [x for x in self.asked.below if x in ("fleets", "divisions")]
 
     def findings(self) -> Iterator[str]:
         yield from self._table_findings()
@@ -142,10 +142,10 @@ class _Claims:
         yield from self.asked.status_findings(self.status)
         if "launch" in self.data:
             yield from self._launch_findings(mapping(self.data["launch"], "launch"))
-        if self.is_settled:
+        if not self.unsettling:
             yield from self.settlements.findings(self._programs())
         elif self.settlements.known:
-            yield f"settlements: not allowed in a result over {self.asked.below[0]}"
+            yield f"settlements: not allowed in a result over {self.unsettling[0]}"
         if self.plan is None:
             yield from self._no_plan_findings()
             return
@@ -202,7 +202,7 @@ class _Claims:
             yield from self._same("objective_s", value)
         yield from plan_findings(self.asked, self.root, plan, value)
         yield from self._bound_findings(plan, value)
-        if self.is_settled:
+        if not self.unsettling:
             yield from self.settlements.plan_findings("plan", plan, value)
         yield from self._alternative_findings(plan, checked)
 
@@ -315,7 +315,7 @@ class _Claims:
         if self.status == "optimal" and expected > OPTIMALITY_GAP + TOLERANCE:
             yield f"status: optimal, but the gap is {expected!r}"
         yield from self._root_findings(self._slack(plan))
-        if self.is_settled:
+        if not self.unsettling:
             yield from self._settled_bound_findings(plan, bound, value)
 
     def _root_findings(self, slack: float) -> Iterator[str]:
@@ -381,7 +381,7 @@ class _Claims:
                 continue
             own_findings = plan_findings(self.asked, self.root, other, time_s)
             yield from (f"{place}: {each}" for each in own_findings)
-            if self.is_settled and Variant.of(other) == Variant.of(plan):
+            if not self.unsettling and Variant.of(other) == Variant.of(plan):
                 yield from self.settlements.plan_findings(place, other, time_s)
                 listed.append(other)
         missing = self.asked.top - 1 - len(self.alternatives)

@@ -15,7 +15,7 @@ from hetopt.check.plan.pricing import rows_of
 from hetopt.check.plan.schedule.schedules import STEPS
 from hetopt.check.plan.several import ensure_own_table, several_findings
 from hetopt.cost.divided import by_length, sources_by_length
-from hetopt.problem.division import pins_fault
+from hetopt.problem.division import everything, pins_fault
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -109,10 +109,7 @@ def one_length_each(
         The table is not the problem's.
     """
     ensure_own_table(problem, table)
-    whole = {
-        each.name: tuple(x for x, count in each.sizes for _ in range(count))
-        for each in problem.clusters
-    }
+    whole = everything(problem)
     division = [
         whole if each.share is None else each.share.nodes for each in plan.pipelines
     ]

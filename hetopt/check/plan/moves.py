@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import csv
 import io
+import math
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -132,9 +133,8 @@ class _Moves:
         except ValueError:
             expected = ",".join(_HEADING)
             return f"{','.join(line)!r} is not a move, expected {expected}"
-        if unit not in self._units or state not in self._bytes:
-            return f"no tensor is named {name}"
-        if part not in ("dense", "routed"):
+        known = unit in self._units and state in self._bytes
+        if not known or part not in ("dense", "routed") or unit_name != f"unit-{unit}":
             return f"no tensor is named {name}"
         if not 0 <= row.begin < row.end <= sum(self._sizes(unit)[part == "routed"]):
             return f"{name} has no positions {begin} to {end}"
@@ -165,7 +165,7 @@ class _Moves:
         for row in rows:
             points |= {row.begin, row.end}
         for rank in {each._replace(device="") for each in unit.before + unit.after}:
-            points |= set(self._ends(rank, part, state, sizes))
+            points |= set(self._ends(rank, part, sizes))
         ordered = sorted(points)
         for begin, end in pairwise(ordered):
             had = {
@@ -201,9 +201,7 @@ class _Moves:
             return True
         return length * group // others <= local < length * (group + 1) // others
 
-    def _ends(
-        self, rank: Rank, part: str, state: str, sizes: tuple[int, int]
-    ) -> Iterator[int]:
+    def _ends(self, rank: Rank, part: str, sizes: tuple[int, int]) -> Iterator[int]:
         """Yield the positions at which a rank's ranges may begin or end."""
         parts = list(self._parts(rank, part, sizes))
         length = sum(last - first for first, last in parts)
@@ -241,7 +239,7 @@ class _Moves:
         alike = own.tp if part == "dense" else own.ep * own.etp
         others = own.dp * own.cp * own.tp // alike
         wanted = self._problem.training.shard_group or others
-        group = max(n for n in range(1, others + 1) if others % n == 0 == wanted % n)
+        group = math.gcd(others, wanted)
         return rank.number // alike % group, group
 
 

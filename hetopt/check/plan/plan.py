@@ -381,13 +381,13 @@ def _pipeline_pin_findings(problem: Problem, pipeline: Pipeline) -> Iterator[str
         if problem.links.between(first, second) is None:
             yield f"links: no link between {first!r} and {second!r}"
     folded = STEPS[problem.training.schedule].folded
-    if problem.model.shares_table and order[0] != order[-1] and not folded:
-        ends = order[0], order[-1]
-        if problem.links.between(*ends) is None:
-            yield (
-                f"links: no link between {ends[0]!r} and {ends[1]!r}, which "
-                "hold copies of the embedding's table"
-            )
+    ends = order[:1] + order[-1:]
+    copies = problem.model.shares_table and len({*ends}) > 1 and not folded
+    if copies and problem.links.between(*ends) is None:
+        yield (
+            f"links: no link between {ends[0]!r} and {ends[1]!r}, which "
+            "hold copies of the embedding's table"
+        )
     units = tuple(stage.units for stage in stages)
     if pins.units is not None and units != pins.units:
         yield f"pin units: {list(units)} per stage, expected {list(pins.units)}"

@@ -302,7 +302,7 @@ class CertificateCheck:
     def _plans_program(self) -> Iterator[Finding]:
         """Check the claims about programs against the plan."""
         solved = None
-        if self.claimed is not None and len(self.claimed.pipelines) == 1:
+        if self.claimed is not None:
             pipeline = self.claimed.pipeline
             solved = (len(pipeline.stages), pipeline.microbatches)
         for place, p, q, how, bound in self.claims:
@@ -336,8 +336,10 @@ class CertificateCheck:
         length = sum(self.table.body[kind] for kind in self.table.units)
         by_count: dict[int, dict[int, int]] = {}
         for _, p, q, _, bound in self.claims:
-            # No plan has more stages than body units, or a q without any strategy.
-            if q in known and p <= length and bound != 0:
+            # No plan has more stages than body units, but where cuts are pinned, or a q
+            # without any strategy.
+            most = p if self.table.layout is not None else length
+            if q in known and p <= most and bound != 0:
                 by_count.setdefault(q, {})[p] = TOO_LONG_PS if bound is None else bound
         weak: dict[tuple[int, int], tuple[tuple[int, int], ...] | None] = {}
         tasks = [

@@ -102,16 +102,15 @@ class Host:
         self.tau = times.busy
         self.lead, self.trail = times.fill @ units.lead, times.fill @ units.trail
         self.run, self.busy = units.runs(times.fill), units.runs(times.busy)
-        self.end = times.end[:, units.kinds].min(axis=1, initial=NEVER)
-        sync = self.end
+        late = times.end[:, units.kinds].min(axis=1, initial=NEVER)
         #: The least g of a stage, which the closed form adds to its fill.
-        self.own_end = rows.sync_ns + sync
+        self.own_end = rows.sync_ns + late
         #: What a path that ends on the first stage has there, if paths count.
         self.first_end = np.zeros(self.count, dtype=np.int64)
         self.least_sync = int(self.own_end.min(initial=NEVER))
         self._cross(table, part, j)
         self.most_stages = most
-        self.keeping_to = lru_cache(maxsize=3)(self._within_beside)
+        self.keeping_to = lru_cache(maxsize=3)(self._within)
         self.rooms = lru_cache(maxsize=1)(self._rooms)
         self.fitting = lru_cache(maxsize=None)(self._fitting)
         self.opening_slots = lru_cache(maxsize=1)(self._opening_slots)
@@ -332,21 +331,21 @@ class Host:
     def _unit_times(self) -> UnitTimes:
         return unit_times(self.rows)
 
-    def _within_beside(self, period: int, *ends: End) -> Ints:
-        """Return ``_within`` for a stage that also holds these ends."""
-        return self._within(period, *(getattr(self.units, end) for end in ends))
-
-    def _within(self, period: int, *ends: Ints) -> Ints:
+    def _within(self, period: int, *ends: End) -> Ints:
         """Return the most body units of a stage that keeps to lambda; (K,).
 
         Parameters
         ----------
         ends
-            Other units that it holds as well, by kind.
+            Ends of the model that it holds as well.
         """
         if self.microbatches == 1:
             return np.full(self.count, self.units.length, dtype=np.int64)
-        room = period - self.tau @ sum(ends, start=np.zeros_like(self.units.lead))
+        held = sum(
+            (getattr(self.units, end) for end in ends),
+            start=np.zeros_like(self.units.lead),
+        )
+        room = period - self.tau @ held
         most: Ints = (self.busy <= room[:, None]).sum(axis=1) - 1
         return np.maximum(most, 0)
 

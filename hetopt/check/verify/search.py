@@ -186,7 +186,7 @@ class LabelSearch:
         if self._refuted:
             return
         for p, row in (self._labels(node, few=True) or {}).items():
-            plan, value = self._priced(row, node)
+            plan, value = self._priced(row)
             if plan is not None and self._is_below(value, p):
                 self.found[p] = Found(plan=plan)
 
@@ -216,7 +216,7 @@ class LabelSearch:
 
     def _go_on(self, p: int, row: int, node: Node) -> int | None:
         """Price the best plan of a range; return the new upper end, or None."""
-        plan, value = self._priced(row, node)
+        plan, value = self._priced(row)
         if plan is not None and self._is_below(value, p):
             self.found[p] = Found(plan=plan)
             return None
@@ -230,7 +230,7 @@ class LabelSearch:
             return None
         return min(own - 1, (self.bounds[p] - 1 - fill) // self.steps)
 
-    def _priced(self, row: int, node: Node) -> tuple[Plan | None, int]:
+    def _priced(self, row: int) -> tuple[Plan | None, int]:
         """Return a label's plan and its closed form in ps; no plan if it is invalid."""
         plan = self._plan(row)
         try:

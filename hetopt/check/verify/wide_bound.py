@@ -202,11 +202,8 @@ class _Mixed(Host):
     def _permitted(self, role: Ends) -> NDArray[np.bool_]:
         """Return which (m, l) the user's pins permit."""
         ends = self.units.lead.sum() * role[0] + self.units.trail.sum() * role[1]
-        stages = [self.pins.stages.permits(m) for m in range(self.most + 1)]
-        units = [
-            self.pins.units.permits(int(n + ends)) for n in range(self.units.length + 1)
-        ]
-        return np.outer(np.array(stages, dtype=bool), np.array(units, dtype=bool))
+        units = self.units_ok[ends : ends + self.units.length + 1]
+        return np.outer(self.stages_ok, units)
 
     # --- by the devices that are left, or by the strategy that all stages share -----
 

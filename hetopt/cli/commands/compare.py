@@ -171,6 +171,7 @@ def _problems(options: argparse.Namespace) -> list[Problem]:
                 time="closed",
                 schedule=schedule,
                 principles=PRUNED,
+                jobs=None,
             )
             with naming(options):
                 asked.over()

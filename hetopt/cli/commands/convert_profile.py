@@ -150,7 +150,7 @@ def _convert_operators(options: argparse.Namespace) -> tuple[int, str]:
     name = Path(options.source).name
     if options.form == "vidur":
         models = None if options.model is None else options.model.split(",")
-        rates = {} if options.accelerator in accelerators() else _rates(options)
+        rates = _rates(options, known=options.accelerator in accelerators())
         rows = read_vidur(options.source, models)
         source, notes = f"vidur, {name}: medians", VIDUR_NOTES
     else:
@@ -171,8 +171,8 @@ def _convert_operators(options: argparse.Namespace) -> tuple[int, str]:
     return len(rows), notes
 
 
-def _rates(options: argparse.Namespace) -> dict[str, str]:
-    """Return the header's rates for a device that the catalogue does not have."""
+def _rates(options: argparse.Namespace, *, known: bool) -> dict[str, str]:
+    """Return the header's rates, which a device that is not known needs."""
     from hetopt.problem.quantity import parse_bandwidth, parse_flops
 
     found = {}
@@ -181,9 +181,12 @@ def _rates(options: argparse.Namespace) -> dict[str, str]:
         ("memory_bandwidth", parse_bandwidth),
     ):
         field, text = f"--{name.replace('_', '-')}", getattr(options, name)
-        if text is None:
-            msg = f"is needed: {options.accelerator!r} is not in `hetopt catalog`"
+        if known == (text is not None):
+            why, is_ = ("has no effect", "is") if known else ("is needed", "is not")
+            msg = f"{why}: {options.accelerator!r} {is_} in `hetopt catalog`"
             raise InputError(msg, field=field)
+        if text is None:
+            continue
         try:
             parse(text)
         except ValueError as error:

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     import argparse
 
     from hetopt.cost.table.table import CostTable
+    from hetopt.planning.asked import Search
     from hetopt.plans.plan import Plan
     from hetopt.problem.problem import Problem
     from hetopt.results.result import Objective, Time
@@ -75,7 +76,7 @@ def run(options: argparse.Namespace) -> int:
         problem, options.mine, options.form, partial(_reread, table) if given else None
     )
     if ours is None:
-        ours = _search(problem, table, options)
+        ours = _search(_asked(options, problem), table)
     found = explain(mine, ours, table, problem, table_given=given)
     report(
         explained(found).to_json(),
@@ -89,7 +90,6 @@ def run(options: argparse.Namespace) -> int:
 # One statement for each thing that is asked.
 def _run_alone(options: argparse.Namespace) -> int:
     """Report what limits a plan, what more resources would save, and each cluster."""
-    from hetopt.planning.asked import NO_LAUNCHER
     from hetopt.pricing.price import price
     from hetopt.report.whatif.mixing import UNLIMITED
     from hetopt.report.whatif.reasons import reasons_of, reasons_report
@@ -113,11 +113,13 @@ def _run_alone(options: argparse.Namespace) -> int:
     if options.plan is None:
         problem = load_problem(options.problem)
         table = load_table(problem, None)
-        plan = _search(problem, table, options)
+        how = _asked(options, problem)
+        plan = _search(how, table)
     else:
         problem, table, (plan, *_), result = load_reported(
             options.problem, options.plan, None
         )
+        how = _asked(options, problem)
         if result is not None and result.objective == "simulated":
             objective = "simulated"
     ensure_plans("auto", problem.training.schedule)
@@ -127,7 +129,6 @@ def _run_alone(options: argparse.Namespace) -> int:
         Variant(change=BASE, problem=problem),
         *(each.variant for each in asked),
     ]
-    how = search_of(options, problem=problem, time="closed", launcher=NO_LAUNCHER)
     interruption.hold()
     tell = told()
     base, *answers = rows(variants, Solving(variants, how, tell).answers())
@@ -165,8 +166,15 @@ def _reread(table: CostTable, scheduled: Problem) -> CostTable:
     )
 
 
-def _search(problem: Problem, table: CostTable, options: argparse.Namespace) -> Plan:
-    """Return the best plan.
+def _asked(options: argparse.Namespace, problem: Problem) -> Search:
+    """Return a search for the least time in closed form, of plans for any launcher."""
+    from hetopt.planning.asked import NO_LAUNCHER
+
+    return search_of(options, problem=problem, time="closed", launcher=NO_LAUNCHER)
+
+
+def _search(asked: Search, table: CostTable) -> Plan:
+    """Return the best plan of a table.
 
     Raises
     ------
@@ -174,16 +182,12 @@ def _search(problem: Problem, table: CostTable, options: argparse.Namespace) -> 
         There is none, or none was found in time.
     """
     from hetopt.errors import InfeasibleError
-    from hetopt.planning.asked import NO_LAUNCHER
     from hetopt.planning.posed import Posed, ensure_holds, found_by
 
-    asked = search_of(
-        options, problem=problem, time="closed", launcher=NO_LAUNCHER, table=table
-    )
-    posed = Posed.of(asked)
+    posed = Posed.of(replace(asked, table=table))
     with searching(posed) as request:
         result = found_by(posed.tree(request))
-    ensure_holds(problem, table, result)
+    ensure_holds(posed.problem, table, result)
     if result.best is None:
         raise InfeasibleError(result.reason or "the search was stopped")
     return result.best.plan

@@ -165,7 +165,10 @@ def _read_solution(options: argparse.Namespace) -> int:
     from hetopt.solvers.mip.solution_file import read_solution
 
     if options.formulation not in _BUILD:
-        msg = f"is cp-sat by default, expected {', '.join(_BUILD)}"
+        msg = (
+            f"is {options.formulation}, whose solutions are not read: expected "
+            f"{', '.join(_BUILD)}"
+        )
         raise InputError(msg, field="--formulation")
     solution = read_solution(options.solution)
     problem, table = _load(options)
@@ -183,7 +186,7 @@ def _read_solution(options: argparse.Namespace) -> int:
     if checked.uniap_s is not None:
         times.insert(0, f"UniAP's objective {checked.uniap_s:.6g} s")
     emit(f"wrote {options.out}: a plan of {solution.solver}'s solution, checked")
-    emit(f"{', '.join(times)}")
+    emit(", ".join(times))
     return 0
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -60,7 +59,7 @@ def run(options: argparse.Namespace) -> int:
         tree = posed.tree(request)
         result = posed.found_by(tree)
     ensure_holds(posed.problem, posed.table, result)
-    if options.stability and result.best is not None:
+    if options.stability:
         result = _moved(posed, result, deadline)
     problem, table = result.problem or posed.problem, result.table or posed.table
     return _conclude(problem, table, result, tree, asked.target, options)
@@ -85,9 +84,10 @@ def _run_front(posed: Posed, options: argparse.Namespace) -> int:
 
 def _report_front(problem: Problem, front: Front, options: argparse.Namespace) -> None:
     from hetopt.base.files import write_bytes
+    from hetopt.base.words import command_line
     from hetopt.report.front.table import front_report
 
-    command = shlex.join(["hetopt", "plan", options.problem, "--budget"])
+    command = command_line(["hetopt", "plan", options.problem, "--budget"])
     step = f"next: {command} with the price an hour of one of these plans"
     parts = front_report(front, step, verbose=options.verbose)
     report(front.to_json(), parts, as_json=options.json, out=options.out)

@@ -15,7 +15,7 @@ from hetopt.cli.flag import Flag
 from hetopt.cli.flags import PLANNED, SEED, TIME_LIMIT
 from hetopt.cli.inputs import load_table
 from hetopt.cli.output import emit
-from hetopt.cli.planned import ensure_runs, launcher_in, load_planned
+from hetopt.cli.planned import ensure_runs, launcher_in, load_planned, runs_of
 from hetopt.cli.preparing import prepare
 from hetopt.errors import CheckError, InputError
 
@@ -179,8 +179,7 @@ def _ensure_result_holds(planned: Planned, table: CostTable) -> None:
     from hetopt.check import check_result
 
     assert planned.result is not None
-    launcher = launcher_in(planned.problem, planned.result)
-    runs = None if launcher is None else launcher.runs
+    runs = runs_of(planned.problem, planned.result)
     if findings := check_result(planned.problem, table, planned.result, runs=runs):
         raise CheckError(findings)
 

@@ -94,8 +94,10 @@ def run(options: argparse.Namespace) -> int:
     ensure_files(options)
     schedule = schedule_of(options)
     # With --schedule and --chunks first, so that errors name the options, not the file.
-    load_problem(options.problem, schedule, options.chunks, any_schedule=True)
-    made = Variants(problem_path(options.problem), schedule, only_one(options.chunks))
+    own = load_problem(options.problem, schedule, options.chunks, any_schedule=True)
+    # With any schedule the searches choose from the numbers.
+    chunks = None if own.training.any_schedule else only_one(options.chunks)
+    made = Variants(problem_path(options.problem), schedule, chunks)
     variants = made.all(
         drop_each=options.drop_each,
         added=options.add,
@@ -105,7 +107,7 @@ def run(options: argparse.Namespace) -> int:
     asked = search_of(options, problem=made.base, schedule=schedule)
     with naming(options):
         searches = [
-            replace(asked, problem=own) for each in variants if (own := each.problem)
+            replace(asked, problem=each.problem) for each in variants if each.problem
         ]
     kernels = kernels_for(
         options.solver,

@@ -50,14 +50,11 @@ class EndStrategy(Strategy):
 
     def __lt__(self, other: Strategy) -> bool:
         """Compare with strategies of both classes, unlike ``Strategy``."""
-        return self._key() < _key(other)
+        return _key(self) < _key(other)
 
     def __gt__(self, other: Strategy) -> bool:
         """Compare with strategies of both classes, unlike ``Strategy``."""
-        return self._key() > _key(other)
-
-    def _key(self) -> tuple[object, ...]:
-        return _key(self)
+        return _key(self) > _key(other)
 
 
 def _key(strategy: Strategy) -> tuple[object, ...]:

@@ -58,8 +58,7 @@ def accuracies(problem: Problem, plan: Plan) -> dict[str, Accuracy | None]:
         cluster.name: _accuracy(problem, source)
         for cluster, source in _summed(problem, plan)
     }
-    used = (stage.cluster for each in plan.pipelines for stage in each.stages)
-    return {name: known.get(name) for name in used}
+    return {name: known.get(name) for name in plan.clusters}
 
 
 def _accuracy(problem: Problem, source: OperatorSource) -> Accuracy | None:
@@ -150,9 +149,8 @@ def _how_known(source: OperatorSource, model: Model) -> str:
 
 def _summed(problem: Problem, plan: Plan) -> Iterator[tuple[Cluster, OperatorSource]]:
     """Yield the clusters that a plan uses and whose times are sums of operators."""
-    used = {stage.cluster for each in plan.pipelines for stage in each.stages}
     sources = latency_sources(problem).by_cluster
     for cluster in problem.clusters:
         source = sources[cluster.name]
-        if cluster.name in used and isinstance(source, OperatorSource):
+        if cluster.name in plan.clusters and isinstance(source, OperatorSource):
             yield cluster, source

@@ -17,6 +17,7 @@ from hetopt.check.plan.rules import mesh_findings
 from hetopt.cost.build import build_table
 from hetopt.cost.table_file.file import table_digest
 from hetopt.errors import CheckError, InputError
+from hetopt.export.back.differences import stand_together
 from hetopt.export.back.name_clusters import name_clusters
 from hetopt.export.back.roomy_table import roomy_table
 from hetopt.export.back.units import check_layers, chunk_ends, stage_units
@@ -34,7 +35,7 @@ from hetopt.results.priced_plan import PricedPlan
 from hetopt.results.result import Result
 from hetopt.results.settlement import Settlement
 from hetopt.solvers.decisions.assembly import plan_of
-from hetopt.solvers.race.outcome import devices_used, mfu
+from hetopt.solvers.race.merging import with_plans
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
     from hetopt.plans.strategy import Strategy
     from hetopt.pricing.price import Price
     from hetopt.problem.problem import Problem
+    from hetopt.problem.training.principles import Sharing
     from hetopt.results.reported import Reported
 
 
@@ -82,16 +84,11 @@ class Imported:
 
     def result(self) -> Result:
         """Return the plan as a result that claims no bound."""
-        best = PricedPlan(
-            plan=self.plan,
-            closed_form_s=self.price.closed_form_s,
-            iteration_time_s=self.price.iteration_time_s,
-        )
         table, pipeline = self.table, self.plan.pipeline
-        return Result(
-            status="feasible",
+        without = Result(
+            status="unknown",
             solver="import",
-            best=best,
+            best=None,
             lower_bound_s=None,
             gap=None,
             search_time_s=0.0,
@@ -103,13 +100,14 @@ class Imported:
                     bound_s=None,
                 ),
             ),
-            tokens_per_s=table.tokens / best.iteration_time_s,
-            mfu=mfu(table, best, table.cluster_devices),
-            mfu_used=mfu(table, best, devices_used(table, best)),
+            tokens_per_s=None,
+            mfu=None,
+            mfu_used=None,
             table_kinds=dict(zip(table.cluster_names, table.sources, strict=True)),
             relaxed=self.principles.relaxed,
             reported=self.reported,
         )
+        return with_plans(without, [PricedPlan.of(self.plan, self.price)], table)
 
 
 def import_plan(
@@ -180,17 +178,16 @@ def _refuse_missing(wanted: tuple[str, Strategy], microbatches: int) -> NoReturn
 
 def principles_of(plan: Plan) -> Principles:
     """Return all principles that a plan keeps."""
-    order = [name for name, _ in groupby(s.cluster for s in plan.pipeline.stages)]
     own: dict[str, list[Strategy]] = {}
     for stage in plan.pipeline.stages:
         own.setdefault(stage.cluster, []).append(stage.strategy)
+    sharing: Sharing = "any"
     if all(len(set(used)) == 1 for used in own.values()):
-        return Principles(consecutive=len(set(order)) == len(order))
-    falling = all(a.tp >= b.tp for used in own.values() for a, b in pairwise(used))
-    return Principles(
-        consecutive=len(set(order)) == len(order),
-        sharing="falling-tp" if falling else "any",
-    )
+        sharing = "one"
+    elif all(a.tp >= b.tp for used in own.values() for a, b in pairwise(used)):
+        sharing = "falling-tp"
+    consecutive = stand_together(plan.pipeline.stages)
+    return Principles(consecutive=consecutive, sharing=sharing)
 
 
 def _check_job(pipeline: PipelineReadBack, problem: Problem) -> None:

@@ -17,6 +17,7 @@ from hetopt.export.shared.losses import (
     listed,
     model_losses,
     stages_named,
+    warm_up_losses,
 )
 from hetopt.export.shared.megatron.architecture import flagscale_model
 from hetopt.export.shared.megatron.common import limit_losses, megatron_losses
@@ -40,13 +41,7 @@ def losses(job: Job) -> Iterator[Loss]:
     yield from layer_losses(job)
     yield from _strategy_losses(job)
     yield from _recompute_losses(job)
-    if not job.warms_up_as_1f1b:
-        planned = listed(stage.warmup for stage in job.stages)
-        yield Loss(
-            f"schedule {job.plan.schedule} with warm-ups {planned}: 1F1B "
-            f"warms up with {listed(range(len(job.stages), 0, -1))}",
-            instead="1F1B",
-        )
+    yield from warm_up_losses(job)
     yield from _sequence_losses(job)
     yield from _expert_losses(job)
     yield from _state_losses(job)

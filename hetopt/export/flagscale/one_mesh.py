@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import PurePath
 from typing import TYPE_CHECKING
 
-from hetopt.export.shared.hosts import rank_hosts
+from hetopt.export.shared.hosts import on_first_hosts, rank_hosts
 from hetopt.export.shared.megatron.arguments import FLAGSCALE
 from hetopt.export.shared.megatron.chunks import chunk_notes
 from hetopt.export.shared.megatron.pipeline import pipeline_of
@@ -49,8 +49,7 @@ def _places(found: Experiment) -> RankHosts | None:
     places = rank_hosts(found.folder, None if name is None else PurePath(name).name)
     if places is None or nodes is None:
         return places
-    kept = set(list(dict.fromkeys(host for host, _ in places))[:nodes])
-    return tuple(place for place in places if place[0] in kept)
+    return on_first_hosts(places, nodes)
 
 
 def _world(found: Experiment) -> int:

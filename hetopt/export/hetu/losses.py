@@ -19,6 +19,7 @@ from hetopt.export.shared.losses import (
     layer_losses,
     listed,
     model_losses,
+    warm_up_losses,
 )
 
 if TYPE_CHECKING:
@@ -80,13 +81,7 @@ def hetu_losses(job: Job) -> Iterator[Loss]:
     yield from layer_losses(job)
     yield from _strategy_losses(job)
     yield from _state_losses(job)
-    if not job.warms_up_as_1f1b:
-        counts = listed(stage.warmup for stage in job.stages)
-        yield Loss(
-            f"schedule {job.plan.schedule} with warm-ups {counts}: it is "
-            "1F1B, one more on each stage than on the next",
-            instead="1F1B",
-        )
+    yield from warm_up_losses(job)
     sender = "device sends each receiver its part"
     yield from boundary_losses(job, attrgetter("tp"), sender)
 

@@ -23,12 +23,16 @@ from hetopt.export.shared.megatron.programs import ensure_decoder
 from hetopt.export.shared.megatron.says import notes
 from hetopt.export.shared.python import followed, parse_program
 from hetopt.export.shared.settings import load_settings
-from hetopt.export.shared.shell.arguments import ShellArguments, read_script
+from hetopt.export.shared.shell.arguments import (
+    ShellArguments,
+    read_script,
+    script_paths,
+)
 from hetopt.export.shared.world import world_size
-from hetopt.export.understood import Read, not_priced
+from hetopt.export.understood import not_priced
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
     from pathlib import Path
 
     from hetopt.export.pipeline import PipelineReadBack
@@ -61,7 +65,9 @@ _CLASSES = {
 
 def looks_like_nemo(folder: Path) -> bool:
     """Whether a recipe of a folder sets ``model.tensor_model_parallel_size``."""
-    return any(bridge_path(path) == _DEGREE for path in _read(folder)[0])
+    return any(
+        bridge_path(path) == _DEGREE for path in _read(folder, _scripts(folder))[0]
+    )
 
 
 def read_nemo(folder: Path) -> PipelineReadBack:
@@ -74,8 +80,8 @@ def read_nemo(folder: Path) -> PipelineReadBack:
         Megatron-Bridge refuses or hetopt cannot price; see
         ``hetopt.export.launcher.Reader``.
     """
-    values, told = _read(folder)
     scripts = _scripts(folder)
+    values, told = _read(folder, scripts)
     for script in scripts:
         ensure_decoder(script.program, script.names, script.file)
     recipe = Recipe(values, str(folder))
@@ -145,19 +151,18 @@ def _world(
     trainer = recipe.world()
     if trainer is not None:
         return trainer
-    if scripts:
-        return world_size(scripts)
-    empty = ShellArguments(file=recipe.file, values=Read({}))
-    return world_size([empty])
+    return world_size(scripts or [ShellArguments(file=recipe.file)])
 
 
 def _scripts(folder: Path) -> list[ShellArguments]:
     """Return launch scripts of Python programs."""
-    paths = [*sorted(folder.glob("*.sh")), *sorted(folder.glob("nodes/*.sh"))]
-    return [one for one in map(read_script, paths) if one.program is not None]
+    read = map(read_script, script_paths(folder))
+    return [one for one in read if one.program is not None]
 
 
-def _read(folder: Path) -> tuple[dict[str, Any], list[Reported]]:
+def _read(
+    folder: Path, scripts: Iterable[ShellArguments]
+) -> tuple[dict[str, Any], list[Reported]]:
     """Return values by path, and reports of what hetopt cannot read in programs."""
     values: dict[str, Any] = {}
     told: list[Reported] = []
@@ -168,7 +173,7 @@ def _read(folder: Path) -> tuple[dict[str, Any], list[Reported]]:
     for path in sorted([*folder.glob("*.yaml"), *folder.glob("*.yml")]):
         data = load_settings(path).data
         values |= dict(_leaves(data)) if isinstance(data, dict) else {}
-    for script in _scripts(folder):
+    for script in scripts:
         for name, text in script.overrides.items():
             values[name] = _override(text)
     return values, told

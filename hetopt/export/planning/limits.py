@@ -252,7 +252,8 @@ def split(
         return [(problem, each) for each in permitted(limits, problem, table)]
     for name in limits.shared_under(problem.training.schedule):
         if rule == name:
-            return list(_with_one(problem, table, name))
+            values = _values(table, name)
+            return [(problem, _where(table, name, value)) for value in values]
     if rule == _STAGES:
         return list(_with_stages(problem, table, limits.spread(problem)))
     if limits.equal_ends and rule == _ENDS_TP:
@@ -260,14 +261,6 @@ def split(
     if limits.equal_ends and rule == _ENDS_DP:
         return list(_with_ends(problem, table, "dp", _divide))
     raise InputError(f"is {rule!r}, which is no rule of the launcher", field="rule")
-
-
-def _with_one(
-    problem: Problem, table: CostTable, name: Shared
-) -> Iterator[tuple[Problem, CostTable]]:
-    """Split a space by an attribute that all stages share."""
-    for value in _values(table, name):
-        yield problem, _where(table, name, value)
 
 
 def _with_stages(

@@ -24,6 +24,12 @@ RankHosts = tuple[tuple[str, str | None], ...]
 MOST_RANKS = 1_000_000
 
 
+def on_first_hosts(places: RankHosts, count: int) -> RankHosts:
+    """Return the ranks on the first hosts."""
+    kept = set(list(dict.fromkeys(host for host, _ in places))[:count])
+    return tuple(place for place in places if place[0] in kept)
+
+
 class HostFile:
     """The lines of a hostfile without blank lines and comments.
 

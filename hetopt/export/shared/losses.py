@@ -117,6 +117,17 @@ def cut_losses(limits: Limits | str | None) -> Iterator[Loss]:
         )
 
 
+def warm_up_losses(job: Job) -> Iterator[Loss]:
+    """Yield warm-ups that are not those of 1F1B, where a runtime has no others."""
+    if not job.warms_up_as_1f1b:
+        planned = listed(stage.warmup for stage in job.stages)
+        yield Loss(
+            f"schedule {job.plan.schedule} with warm-ups {planned}: 1F1B "
+            f"warms up with {listed(range(len(job.stages), 0, -1))}",
+            instead="1F1B",
+        )
+
+
 def layer_losses(job: Job) -> Iterator[Loss]:
     """Yield the losses of a runtime whose stages hold whole, equal layers."""
     if job.problem.model.is_decoder_only and job.layers is None:

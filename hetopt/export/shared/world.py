@@ -7,7 +7,7 @@ from pathlib import PurePath
 from typing import TYPE_CHECKING
 
 from hetopt.base.words import counted, describe
-from hetopt.export.shared.hosts import rank_hosts
+from hetopt.export.shared.hosts import on_first_hosts, rank_hosts
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -24,9 +24,7 @@ def places_of(folder: Path, arguments: ShellArguments) -> RankHosts | None:
     places = rank_hosts(folder, PurePath(name).name if name else "hostfile")
     if places is None or not nodes:
         return places
-    first = list(dict.fromkeys(host for host, _ in places))
-    kept = set(first[: arguments.count("--num-nodes")])
-    return tuple(place for place in places if place[0] in kept)
+    return on_first_hosts(places, arguments.count("--num-nodes"))
 
 
 def world_size(scripts: Sequence[ShellArguments]) -> int:

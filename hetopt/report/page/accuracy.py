@@ -46,8 +46,7 @@ def _bars(contents: Contents) -> Iterator[Bar]:
         times_s = [other.time_s(plan.objective) for other in others]
         apart = differences(times_s, plan.time_s)
         for rank, other in enumerate(others, start=2):
-            hosts = {stage.cluster for stage in other.plan.pipeline.stages}
-            if hosts <= {*plan.accuracies}:
+            if {*other.plan.clusters} <= {*plan.accuracies}:
                 name = f"{plan.name}, rank {rank}"
                 yield _bar(name, apart[rank - 2], times_s[rank - 2], plan.error)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hetopt.base.words import shell_quoted
+from hetopt.base.words import command_line
 from hetopt.results.asked import arguments
 
 if TYPE_CHECKING:
@@ -20,7 +20,5 @@ def commands(contents: Contents, plan: ReportedPlan) -> Iterator[str]:
     if result is not None and result.asked is not None:
         own = table if "table" in result.asked else []
         options = [*arguments(result.asked), *own]
-        again = ["hetopt", "plan", problem, *options, "--out", plan.name]
-        yield " ".join(map(shell_quoted, again))
-    checked = ["hetopt", "check", problem, plan.name, *table]
-    yield " ".join(map(shell_quoted, checked))
+        yield command_line(["hetopt", "plan", problem, *options, "--out", plan.name])
+    yield command_line(["hetopt", "check", problem, plan.name, *table])

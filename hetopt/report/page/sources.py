@@ -6,7 +6,7 @@ import platform
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING
 
-from hetopt.base.words import shell_quoted
+from hetopt.base.words import command_line
 from hetopt.report.drawing.sheet import labelled
 from hetopt.report.page.commands import commands
 from hetopt.report.page.markup import folded, table, tag, words
@@ -51,7 +51,7 @@ def problem(contents: Contents) -> str:
 def reproduction(contents: Contents) -> str:
     """Return the section with commands, versions and digests."""
     lines = [line for plan in contents.plans for line in commands(contents, plan)]
-    lines.append(" ".join(map(shell_quoted, contents.command)))
+    lines.append(command_line(contents.command))
     pairs = [("hetopt", __version__), ("Python", platform.python_version())]
     pairs += [(name, found) for name in _LIBRARIES if (found := _version(name))]
     digests = [("problem", contents.plans[0].plan.problem_digest)]

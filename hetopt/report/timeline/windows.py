@@ -7,6 +7,7 @@ lengths can be compared.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 from math import ceil, floor, log10
 from typing import TYPE_CHECKING
 
@@ -76,8 +77,7 @@ class TimeAxis:
     def left_out(self) -> list[tuple[float, float]]:
         """Return the times between windows: start and end, in seconds."""
         return [
-            (before.end_s, after.start_s)
-            for before, after in zip(self.windows, self.windows[1:], strict=False)
+            (before.end_s, after.start_s) for before, after in pairwise(self.windows)
         ]
 
 

@@ -110,7 +110,7 @@ def reasons_report(
         "",
         *_limits(plan, price),
         *_standing(price, base),
-        *(_sentence(question, row, base) for question, row in answers),
+        *(_sentence(question, row) for question, row in answers),
         *mixed,
     ]
 
@@ -195,7 +195,7 @@ def _standing(price: Price, base: Row) -> Iterator[str]:
         )
 
 
-def _sentence(question: Question, row: Row, base: Row) -> str:
+def _sentence(question: Question, row: Row) -> str:
     """Return one answer as a sentence."""
     subject = row.change[0].upper() + row.change[1:]
     proven = "" if row.status == "optimal" else f" (not proven: {gap_text(row.gap)})"

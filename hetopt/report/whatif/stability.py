@@ -10,7 +10,7 @@ from hetopt.report.rounding import percent
 from hetopt.report.summary import shape, share_line
 from hetopt.report.whatif.table import change_text
 from hetopt.results.crossing import MARGIN
-from hetopt.whatif.moves import move_text
+from hetopt.whatif.moves import Move
 from hetopt.whatif.stability import FACTORS
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ def stability_report(
             ("what", "to", "the other saves", "the other plan"),
             (
                 (
-                    move_text(each.kind, each.clusters),
+                    Move(kind=each.kind, clusters=each.clusters).words(),
                     *_cells(each, plan, objective=objective),
                 )
                 for each in crossings

@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from hetopt.plans.plan import Plan
     from hetopt.problem.cluster.cluster import Cluster
     from hetopt.results.claims import Measure
     from hetopt.results.spending import Spending
@@ -167,11 +166,8 @@ class Fleets(OneOf):
 
     def price_of(self, found: Found) -> float:
         """Return the price per hour of the nodes that a plan rents."""
-        return self._price_of(found.priced.plan)
-
-    def _price_of(self, plan: Plan) -> float:
         problem = self._space.whole.problem
-        rented = rented_nodes(problem, plan)
+        rented = rented_nodes(problem, found.priced.plan)
         nodes = [rented.get(each.name, 0) for each in problem.clusters]
         return float(np.array(nodes) @ self._prices)
 

@@ -6,7 +6,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from hetopt.errors import InputError
-from hetopt.plans.plan import MOST_PIPELINES
 from hetopt.problem.division import part_of, pins_fault
 from hetopt.problem.meshes import meshes
 from hetopt.schedule.schedules import rule_of
@@ -43,9 +42,6 @@ def ensure_several(
         Whether nodes are chosen by their prices.
     """
     field = "pipelines"
-    if not isinstance(pipelines, int) or not 1 <= pipelines <= MOST_PIPELINES:
-        msg = f"is {pipelines!r}, expected 1 to {MOST_PIPELINES}"
-        raise InputError(msg, field=field)
     ensure_races(name, field)
     if schedule is not None and rule_of(schedule).free:
         msg = f"is for schedules that prescribe warm-up counts, not {schedule}"

@@ -11,6 +11,7 @@ import math
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from hetopt.errors import InputError
 from hetopt.results.settlement import Settlement
 from hetopt.solvers.search.node import Leaf, Node, Step, best_of, claimed
 
@@ -129,8 +130,10 @@ class Runnable(Node):
 
     def _divide(self, rule: str, *, quick: bool = False) -> None:
         """Replace this space by narrower ones, whose plans are reported alike."""
-        self.rule, own = rule, self._space
-        for problem, table in self._launcher.split(own.problem, own.table, rule):
+        own = self._space
+        spaces = self._launcher.split(own.problem, own.table, rule)
+        self.rule = rule
+        for problem, table in spaces:
             space = own.narrowed(problem, table)
             part = Runnable(
                 space,
@@ -160,6 +163,7 @@ class Runnable(Node):
         else:
             self._keep(self.parts[key].best)
             self._sum_up()
+            self.failure = self.failure or self.parts[key].failure
         return before != (self.bound, self.rest, self.best, len(self.parts))
 
     def _take_leaf(self) -> None:
@@ -177,7 +181,12 @@ class Runnable(Node):
         # Plans that can be run may be hidden behind one that cannot.
         self.rest = max(self.rest, leaf.rest if reason is None else self.bound)
         if reason is not None and (leaf.ended or not leaf.was_quick):
-            self._divide(reason)
+            try:
+                self._divide(reason)
+            except InputError as error:
+                # There may be too many narrower spaces: this one keeps its bound.
+                leaf.give_up(error)
+                self.failure = error
 
     def _keep(self, plans: Sequence[Found]) -> None:
         for each in plans:

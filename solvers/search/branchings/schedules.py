@@ -83,7 +83,7 @@ def schedule_variants(
     return tuple(sorted([*one, *several], key=lambda variant: variant != own))
 
 
-def chunks_to_try(asked: Iterable[int] | None, *, field: str) -> tuple[int, ...]:
+def chunks_to_try(asked: Iterable[int] | None) -> tuple[int, ...]:
     """Return the numbers of chunks to try for a schedule with several.
 
     A 1 is left out: all other schedules have it, and they are searched anyway.
@@ -92,8 +92,6 @@ def chunks_to_try(asked: Iterable[int] | None, *, field: str) -> tuple[int, ...]
     ----------
     asked
         Numbers that the user gives; None: the usual ones.
-    field
-        Option that gives them.
 
     Raises
     ------
@@ -103,7 +101,7 @@ def chunks_to_try(asked: Iterable[int] | None, *, field: str) -> tuple[int, ...]
     chunks = tuple(v for v in asked or USUAL_CHUNKS if v > 1)
     if not chunks:
         msg = "is 1, which all other schedules have: name 2 or more, or leave it out"
-        raise InputError(msg, field=field)
+        raise InputError(msg, field="chunks")
     return chunks
 
 

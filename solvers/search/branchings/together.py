@@ -142,11 +142,7 @@ class Together(Node):
             table_digest=table_digest(whole.table),
         )
         known = price_several(whole.problem, plan)
-        priced = PricedPlan(
-            plan=plan,
-            closed_form_s=known.closed_form_s,
-            iteration_time_s=known.iteration_time_s,
-        )
+        priced = PricedPlan.of(plan, known)
         time_s = priced.time_s(self._objective)
         return Found(value=time_s, time_s=time_s, priced=priced, space=whole)
 
@@ -198,10 +194,6 @@ class Together(Node):
             if not left:
                 return None
 
-    def open_leaves(self, cutoff: float) -> int:
-        """See ``Node``."""
-        return int(self.next(cutoff) is not None)
-
     def searched(self) -> Iterator[Leaf]:
         """See ``Node``."""
         for seat in dict.fromkeys(self._seats):
@@ -210,11 +202,9 @@ class Together(Node):
 
     def claim(self, of_leaf: OfLeaf | None = None) -> dict[str, Any] | None:
         """Return the claims of the pipelines that were searched."""
-        parts, seen = [], set()
-        for number, seat in enumerate(self._seats):
-            if id(seat) in seen:
-                continue
-            seen.add(id(seat))
+        parts = []
+        for seat in dict.fromkeys(self._seats):
+            number = self._seats.index(seat)
             for batch, node in sorted(seat.nodes.items()):
                 claim = node.claim(of_leaf)
                 if claim is not None:

@@ -106,6 +106,8 @@ TIME: Measure = "time"
 COST: Measure = "cost"
 FRONT: Measure = "front"
 
+#: That a program has no plan.
+SETTLED = {"stages": 1, "microbatches": 1, "how": "infeasible", "bound_s": None}
 FORGED: list[tuple[str, Measure, Forge, str]] = [
     # Nodes to rent.
     ("f", COST, change("fleets", budget=0.5), "fleets.budget: the plan costs"),
@@ -232,6 +234,12 @@ FORGED: list[tuple[str, Measure, Forge, str]] = [
     ("fd", FRONT, none(1), "of nodes may hold a better plan"),
     ("sd", TIME, none(1), "the schedules prove only"),
     ("sd", TIME, child(0, 0, bound_s=9.0), "own schedule is said to take at least 9.0"),
+    (
+        "sd",
+        TIME,
+        top(settlements=[SETTLED], settled={"infeasible": 1}),
+        "settlements: not allowed in a result over divisions",
+    ),
     ("sd", TIME, child(2, of=9), "claims.children.2.of: 9, expected 7"),
     ("fsd", TIME, none(0, 0), "the fleets prove only"),
     ("fsd", TIME, child(0, 0, of=9), "claims.children.0.children.0.of: 9, expected"),

@@ -92,6 +92,11 @@ def test_units(stages: list[Stage], expected: str) -> None:
     assert any(expected in line for line in found), found
 
 
+def test_none_of_a_model_with_one_table() -> None:
+    tied = replace(plain.MODEL, tied=True)
+    assert any("stages: none" in line for line in findings([], model=tied))
+
+
 # --- clusters and meshes ------------------------------------------------------------
 
 

@@ -95,6 +95,24 @@ OPTIONS = (
 )
 
 
+def test_any_schedule_may_have_any_of_several_chunks(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "problem.yaml"
+    path.write_text(yaml.safe_dump(drawn(Random(0))))
+    asked = ["--schedule", "auto", "--chunks", "2,4", "--jobs", "1", "--json"]
+    assert (
+        main(["whatif", str(path), "--sweep", "training.global_batch=4", *asked]) == 0
+    )
+    rows = json.loads(capsys.readouterr().out)["rows"]
+    assert main(["plan", str(path), *asked, "--objective", "closed"]) == 0
+    best = json.loads(capsys.readouterr().out)
+    assert rows[0]["closed_form_s"] == pytest.approx(best["closed_form_s"])
+    options = ["--schedule", "interleaved-1f1b", "--chunks", "2,4"]
+    assert main(["whatif", str(path), "--drop-each", *options]) == 2
+    assert "name one, or --schedule auto" in capsys.readouterr().err
+
+
 @pytest.mark.quick_seeds(2)
 @pytest.mark.parametrize("seed", range(20))
 def test_every_figure_is_that_of_the_edited_problem(

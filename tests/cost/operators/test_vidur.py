@@ -126,6 +126,10 @@ def test_what_is_wrong_is_named(
             ["--accelerator", "X1", "--peak-flops", "1 GB"],
             "--peak-flops: is '1 GB', which is a memory size",
         ),
+        (
+            ["--accelerator", "H100", "--memory-bandwidth", "3 TB/s"],
+            "--memory-bandwidth: has no effect: 'H100' is in `hetopt catalog`",
+        ),
         (["--accelerator", "H100", "--problem", "p.yaml"], "--problem: is for --from"),
         (["--accelerator", " "], "--accelerator: is empty"),
     ],

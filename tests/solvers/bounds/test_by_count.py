@@ -97,7 +97,7 @@ def _ensure_true(instance: Instance) -> None:
 def test_a_relaxed_optimum_adds_up(seed: int) -> None:
     for relaxation in _relaxations(make_instance(seed)):
         chain = relaxation.chain
-        fill = relaxation.fill(np.inf, roles=True)
+        fill = relaxation.fill(np.inf)
         for p in range(1, chain.length + 1):
             choices = relaxation.choices(np.inf, p)
             assert (choices is not None) == bool(np.isfinite(fill[p]))
@@ -133,14 +133,12 @@ def test_lambdas_share_bounds_that_are_equal(
             least = other.least_period()
             periods = [*np.geomspace(least, 20 * least, 20), np.inf]
             for period in periods if np.isfinite(least) else ():
-                for roles in (True, False):
-                    fill = one.fill(period, roles=roles)
-                    assert np.array_equal(fill, other.fill(period, roles=roles))
+                assert np.array_equal(one.fill(period), other.fill(period))
                 for p in range(1, one.chain.length + 1):
                     found, fills = one.option_fill(period, p)
                     expected, others = other.option_fill(period, p)
                     assert found == expected
                     assert all(map(np.array_equal, fills, others))
-            own = {id(one.fill(period, roles=True)) for period in periods}
+            own = {id(one.fill(period)) for period in periods}
             shared += len(periods) - len(own)
     assert shared > 40

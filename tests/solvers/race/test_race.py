@@ -14,10 +14,12 @@ from hetopt.errors import SolverError
 from hetopt.formulations.scale import PERIOD_SCALE
 from hetopt.problem.digest import problem_digest
 from hetopt.problem.training.pins import ClusterPins, Domain, Pins
+from hetopt.problem.training.principles import PRUNED
 from hetopt.solvers.cp_sat import solve
 from hetopt.solvers.params import RaceParams
 from hetopt.solvers.race import task_loop as task_loop
 from hetopt.solvers.race.ledger import Ledger
+from hetopt.solvers.race.outcome import result_of
 from hetopt.solvers.race.race import race
 from hetopt.solvers.request import Request
 from tests.oracle import brute_force
@@ -173,6 +175,18 @@ def test_a_cutoff_below_the_optimum_leaves_no_plan() -> None:
     assert result.best is None
     assert result.status == "unknown"
     assert result.reason == "no plan is within the cutoff"
+
+
+def test_a_cutoff_says_nothing_of_what_was_left_unsettled() -> None:
+    instance = make_instance(SEED)
+    problem, table = instance.problem, instance.table
+    ledger = Ledger(problem, table, top=1, limit=1)
+    for program in ledger.programs.values():
+        program.how = "unsettled"
+    result = result_of(
+        ledger, problem, table, solver="dp", principles=PRUNED, search_time_s=0.0
+    )
+    assert result.reason == "stopped before a plan was found"
 
 
 def test_a_pin_in_the_way_is_named() -> None:

@@ -110,11 +110,11 @@ def _mark(facts: Facts, left: Left, pool: Ints, at: Ints, high_ps: int) -> None:
         last, number = -1, leaving[new[UNITS]]
         while number >= 0:
             other = pool[number]
-            if _leaves_no_worse(facts, left, other, new, high_ps):
+            if _leaves_no_worse(facts, other, new, high_ps):
                 new[STAYS] = 1
                 break
             after = other[AFTER]
-            if _leaves_no_worse(facts, left, new, other, high_ps):
+            if _leaves_no_worse(facts, new, other, high_ps):
                 other[STAYS] = 1
                 if last < 0:
                     leaving[new[UNITS]] = after
@@ -129,9 +129,7 @@ def _mark(facts: Facts, left: Left, pool: Ints, at: Ints, high_ps: int) -> None:
 
 
 @step
-def _leaves_no_worse(
-    facts: Facts, left: Left, one: Ints, other: Ints, high_ps: int
-) -> bool:
+def _leaves_no_worse(facts: Facts, one: Ints, other: Ints, high_ps: int) -> bool:
     """Whether ``one`` is no worse if a stage of another cluster comes before."""
     a, b = facts.layout[one[OPTION]], facts.layout[other[OPTION]]
     more, slowest = 2 * facts.dearer[a, b], facts.slower[a, b]
@@ -336,14 +334,14 @@ def _keep(facts: Facts, left: Left, pool: Ints, at: Ints, number: int) -> None:
     while row >= 0:
         other = pool[row]
         after = other[NEXT]
-        if _no_worse(left, other, new):
+        if _no_worse(other, new):
             # To the front, as it is likely to replace the next label, too.
             if last >= 0:
                 pool[last, NEXT] = after
                 other[NEXT] = left.heads[number, units]
                 left.heads[number, units] = row
             return
-        if _no_worse(left, new, other):
+        if _no_worse(new, other):
             other[FILL] = NEVER
             if last < 0:
                 left.heads[number, units] = after
@@ -358,7 +356,7 @@ def _keep(facts: Facts, left: Left, pool: Ints, at: Ints, number: int) -> None:
 
 
 @step
-def _no_worse(left: Left, one: Ints, other: Ints) -> bool:
+def _no_worse(one: Ints, other: Ints) -> bool:
     """Whether all that completes ``other`` completes ``one`` at no higher cost."""
     return bool(
         one[IN_RUN] <= other[IN_RUN]

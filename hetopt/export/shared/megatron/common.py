@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hetopt.export.launcher import Limits, Loss
-from hetopt.export.shared.losses import heads_divide, shard_copies
+from hetopt.export.shared.losses import heads_divide, shard_copies, warm_up_losses
 from hetopt.export.shared.megatron.architecture import megatron_lm_model
 from hetopt.export.shared.megatron.model import problem_losses
 from hetopt.export.shared.megatron.offload import no_offload
@@ -145,13 +145,7 @@ def megatron_losses(
         yield Loss("recomputation of layernorm or moe_act in fp8 with delayed scales")
     yield from expert_job_losses(job)
     yield from overlap_losses(job)
-    if not job.warms_up_as_1f1b:
-        counts = ", ".join(str(stage.warmup) for stage in job.stages)
-        yield Loss(
-            f"schedule {job.plan.schedule} with warm-up counts {counts}: it is "
-            "1F1B, one more on each stage than on the next",
-            instead="1F1B",
-        )
+    yield from warm_up_losses(job)
     zero = max(job.zero_stages)
     if zero > 1:
         yield Loss(

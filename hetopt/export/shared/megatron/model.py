@@ -8,7 +8,6 @@ from hetopt.export.launcher import Loss
 from hetopt.export.shared.architecture import architecture_losses
 from hetopt.export.shared.megatron.architecture import (
     architecture_arguments,
-    megatron_lm_model,
 )
 from hetopt.export.shared.megatron.experts import (
     expert_losses,
@@ -103,9 +102,7 @@ def stored_precision(training: Training) -> str:
     return "bf16" if training.precision in BESIDE_BF16 else training.precision
 
 
-def problem_losses(
-    problem: Problem, said: Callable[[Model], Model] = megatron_lm_model
-) -> Iterator[Loss]:
+def problem_losses(problem: Problem, said: Callable[[Model], Model]) -> Iterator[Loss]:
     """Yield what Megatron-LM cannot do of a problem under any plan.
 
     Parameters

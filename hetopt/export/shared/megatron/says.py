@@ -43,10 +43,6 @@ _ROTARY_NUMBERS = {
 _SKIPPED = "window_attn_skip_freq"
 #: Settings of Megatron-LM, and of MindSpeed beside it, for ``overlap_tensor``.
 _OVERLAPS = ("tp_comm_overlap", "use_ascend_mc2", "use_mc2")
-#: Setting that is on or off -> field.
-_FLAGS = {
-    "apply_layernorm_1p": "norm_zero_centred",
-}
 
 
 def model_says(
@@ -87,7 +83,7 @@ def model_says(
         says["vocab"] = rows
     for name, (field, default) in _NUMBERS.items():
         says[field] = number(settings, name, wrong, default)
-    says |= {field: name in settings for name, field in _FLAGS.items()}
+    says["norm_zero_centred"] = "apply_layernorm_1p" in settings
     biases = "disable_bias_linear" not in settings
     says["qk_norm"] = "head" if "qk_layernorm" in settings else "none"
     says["attention_sinks"] = _has_sinks(settings, wrong)

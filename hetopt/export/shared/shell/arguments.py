@@ -168,7 +168,7 @@ def spelled(name: str) -> str:
 
 def has_script(folder: Path, calls: Callable[[ShellArguments], bool]) -> bool:
     """Whether a readable script of a folder calls a runtime."""
-    for path in _script_paths(folder):
+    for path in script_paths(folder):
         try:
             programs, everything = _programs(path)
             if any(map(calls, (*programs, everything))):
@@ -193,7 +193,7 @@ def calling_scripts(
     InputError
         There are none, or they differ in more than the arguments of a node.
     """
-    each = [read_script(path, calls) for path in _script_paths(folder)]
+    each = [read_script(path, calls) for path in script_paths(folder)]
     scripts = [one for one in each if calls(one)]
     if not scripts:
         msg = f"holds no script (*.sh, nodes/*.sh) with {what}"
@@ -213,7 +213,8 @@ def _all(script: ShellArguments, name: str) -> tuple[str, ...]:
     return script.lists.get(name, (left.get(name, "-"),))
 
 
-def _script_paths(folder: Path) -> list[Path]:
+def script_paths(folder: Path) -> list[Path]:
+    """Return the shell scripts of a folder and its ``nodes`` folder."""
     return [*sorted(folder.glob("*.sh")), *sorted(folder.glob("nodes/*.sh"))]
 
 
