@@ -57,7 +57,9 @@ def solve(request: Request) -> Result:
         reason += f"; the proof stayed open, and {other} found nothing better"
     else:
         reason += f"; the proof stayed open, and the plan is from {other}"
-    merged = replace(merged, search_time_s=deadline.elapsed_s())
+    merged = replace(
+        merged, search_time_s=deadline.elapsed_s(), interrupted=found.interrupted
+    )
     return _explained(merged, reason)
 
 

@@ -74,7 +74,9 @@ def sharing_links(
             raise CheckError([msg])
         found.append(_priced(as_planned(each.plan, table), request, table))
     plans = best_first(found, table, objective)[: request.params.top]
-    return reopened(with_plans(result, plans, table))
+    priced = reopened(with_plans(result, plans, table))
+    # A bound that is met proves no optimum where the tie rule has not chosen.
+    return priced if exact else replace(priced, status="feasible")
 
 
 def reopened(result: Result) -> Result:

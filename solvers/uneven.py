@@ -286,8 +286,8 @@ class _Search:
                 self._tell()
             over = self.request.deadline
             late = over.is_over() if ledger.plans else over.is_long_over()
-            if late or len(self.waiting) > _MOST:
-                least = min((each[-1].bound for each in self.waiting), default=0)
+            if self.waiting and (late or len(self.waiting) > _MOST):
+                least = min(each[-1].bound for each in self.waiting)
                 least = max(program.bound, min(least, node.bound) * PERIOD_SCALE)
                 self._settle(closed=False, bound=least)
             elif first and done:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import io
-from types import MappingProxyType
 from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
@@ -16,7 +15,7 @@ Row = TypeVar("Row")
 def csv_text(
     columns: Iterable[str],
     rows: Iterable[Row],
-    also: Mapping[str, Callable[[Row], object]] = MappingProxyType({}),
+    also: Mapping[str, Callable[[Row], object]],
 ) -> str:
     """Return one line for each row, with unrounded numbers.
 

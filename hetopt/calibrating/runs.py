@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from hetopt.cost.build import build_table
 from hetopt.cost.sources.by_cluster import latency_sources
+from hetopt.cost.sources.remembered import RememberedSource
 from hetopt.plans.strategy import DEGREES
 from hetopt.pricing.price import price
 from hetopt.problem.training.pins import ClusterPins, Domain
@@ -14,13 +15,10 @@ from hetopt.problem.training.pins import ClusterPins, Domain
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from hetopt.cost.sources.source import LatencySource, ShardQuery, ShardTimes
-    from hetopt.cost.table.table import SourceKind
     from hetopt.plans.plan import Plan
     from hetopt.plans.strategy import Strategy
     from hetopt.pricing.price import Price
     from hetopt.problem.calibration import Calibration
-    from hetopt.problem.cluster.cluster import Cluster
     from hetopt.problem.problem import Problem
 
 
@@ -50,8 +48,7 @@ class MeasuredRun:
     @property
     def clusters(self) -> tuple[str, ...]:
         """Names of the clusters that the plan uses, in pipeline order."""
-        stages = self.plan.pipeline.stages
-        return tuple(dict.fromkeys(stage.cluster for stage in stages))
+        return self.plan.clusters
 
 
 class Repriced:
@@ -64,7 +61,7 @@ class Repriced:
     def __init__(self, problem: Problem, plan: Plan) -> None:
         self.problem = _only_this_plan(problem, plan)
         self.plan = plan
-        self._source = _Remembered(latency_sources(self.problem))
+        self._source = RememberedSource(latency_sources(self.problem))
 
     def price(self, calibration: Calibration) -> Price:
         """Return the plan's price."""
@@ -74,35 +71,6 @@ class Repriced:
     def seconds(self, calibration: Calibration) -> float:
         """Return the simulated time of an iteration."""
         return self.price(calibration).iteration_time_s
-
-
-class _Remembered:
-    """A latency source that remembers its answers."""
-
-    def __init__(self, source: LatencySource) -> None:
-        self._source = source
-        self._known: dict[tuple[object, ...], ShardTimes] = {}
-
-    def source_kind(self, cluster: Cluster) -> SourceKind:
-        """Ask the source."""
-        return self._source.source_kind(cluster)
-
-    def shard_times(self, query: ShardQuery) -> ShardTimes:
-        """Ask the source, unless it has answered before.
-
-        The key has no model, and of training only the ZeRO stage: only that differs
-        between the queries for one plan.
-        """
-        shape = query.shape
-        key = (
-            query.cluster.name,
-            query.training.zero,
-            query.kinds,
-            *(rows.tobytes() for rows in shape.columns),
-        )
-        if key not in self._known:
-            self._known[key] = self._source.shard_times(query)
-        return self._known[key]
 
 
 def _only_this_plan(problem: Problem, plan: Plan) -> Problem:

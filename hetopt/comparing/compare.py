@@ -126,7 +126,7 @@ class _Runner:
         # Without those for reference, which are not known yet.
         self._runs = sum(_fits(*pair) for pair in product(entries, problems))
         self._warm_ups = len(set(map(_name, entries)))
-        self._count = 0
+        self._count = self._warmed = 0
 
     def run(self, problem: Problem, entry: Entry, *, reference: bool = False) -> Run:
         """Return a run that was kept, or make it."""
@@ -138,7 +138,8 @@ class _Runner:
             return known.run
         if name not in self._warm:
             self._warm.add(name)
-            place = f"{len(self._warm)} of {self._warm_ups}"
+            self._warmed += not reference
+            place = f"{self._warmed} of {self._warm_ups}"
             self._warm_up(name, "for reference" if reference else place, problem, entry)
         seed = "" if entry.seed is None else f", seed {entry.seed}"
         told = f"{entry.label}{Space(entry.asked).label}"

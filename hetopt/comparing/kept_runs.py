@@ -127,6 +127,8 @@ def _key(problem: Problem, entry: Entry) -> dict[str, Any]:
         "problem_digest": problem_digest(problem),
         "solver": entry.solver,
         "seed": entry.seed,
+        "iterations": entry.iterations,
+        "exploration": entry.exploration,
         "relaxed": list(entry.principles.relaxed),
         "every_cluster": entry.every_cluster,
         "asked": list(entry.asked.relaxed),

@@ -45,7 +45,8 @@ def parse_gres(text: str | None) -> tuple[Devices, ...]:
         if len(rest) > 1:
             msg = f"is {text!r}, expected entries such as gpu:a100:4"
             raise ValueError(msg)
-        label = rest[0] if rest and rest[0] != "(null)" else None
+        # Of "gpu:(null):4" the type was left out above.
+        label = (rest[0] or None) if rest else None
         found[label] = found.get(label, 0) + count
     return _devices(found)
 

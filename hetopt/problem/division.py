@@ -94,7 +94,8 @@ def ensure_division(problem: Problem, division: Sequence[Nodes]) -> None:
 
 def unlinked(problem: Problem, division: Sequence[Nodes]) -> Iterator[tuple[str, str]]:
     """Yield clusters of two pipelines that no link connects."""
-    for one, other in combinations(division, 2):
+    used = [[name for name, sizes in each.items() if sizes] for each in division]
+    for one, other in combinations(used, 2):
         for first, second in product(one, other):
             if first != second and problem.links.between(first, second) is None:
                 yield first, second

@@ -15,7 +15,6 @@ import io
 import os
 import statistics
 from dataclasses import asdict, fields
-from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -35,7 +34,7 @@ from hetopt.profile.link_fits import (
     problem_lines,
     traffic_bytes,
 )
-from hetopt.profile.measuring import REPETITIONS, WARM_UP
+from hetopt.profile.measuring import REPETITIONS, WARM_UP, today
 from hetopt.profile.units.edges import DTYPES
 
 if TYPE_CHECKING:
@@ -103,7 +102,7 @@ def run_collectives(
         "schema": COLLECTIVES_SCHEMA,
         "kind": "measured",
         **about,
-        "date": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
+        "date": today(),
         "backend": BACKENDS[device.kind],
         "ranks": f"{ranks}, {here} per node",
         "dtype": dtype,

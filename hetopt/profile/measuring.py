@@ -230,7 +230,7 @@ def _open(path: str, description: Mapping[str, str]) -> Profile:
         return read_profile(path)
     drop_unfinished_row(path)
     profile = read_profile(path)
-    ensure_same_device(path, profile.header, description, SAME_DEVICE)
+    ensure_same_device(path, profile.header, description)
     return profile
 
 
@@ -240,14 +240,11 @@ def today() -> str:
 
 
 def ensure_same_device(
-    path: str,
-    header: Mapping[str, str],
-    description: Mapping[str, str],
-    keys: Sequence[str],
+    path: str, header: Mapping[str, str], description: Mapping[str, str]
 ) -> None:
     """Raise InputError unless a file was measured on this device."""
     expected = {"kind": "measured", **description}
-    for key in ("kind", *keys):
+    for key in ("kind", *SAME_DEVICE):
         found, value = header.get(key, ""), " ".join(expected[key].split())
         if found != value:
             msg = f"is {found!r} in the file but {value!r} now; choose another --out"

@@ -53,9 +53,6 @@ QUICK_S, WHOLE_S = 480.0, 2400.0
 #: Assumed ratio of a kernel's time to its least time, on devices that are slow at it.
 _SLOWER = 4.0
 
-#: Header keys about the device, which must agree before rows are added.
-SAME_DEVICE = ("accelerator", "device", "driver", "libraries")
-
 #: A kernel that measures a peak rate takes this long, or has a tensor this large.
 _LONG_ENOUGH_S, _LARGE_ENOUGH_BYTES = 0.02, 2**29
 
@@ -180,7 +177,7 @@ def _open(
         drop_unfinished_row(path)
         text = read_text(path, "an operator profile")
         profile = parse_operators(text, path)
-        ensure_same_device(path, profile.header, description, SAME_DEVICE)
+        ensure_same_device(path, profile.header, description)
         for row in profile.rows:
             if row.dtype != dtype:
                 msg = (

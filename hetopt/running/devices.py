@@ -57,7 +57,7 @@ def devices_of(slots: Sequence[int]) -> list[dict[str, str]]:
             "CUDA_VISIBLE_DEVICES= to run on its CPUs"
         )
         raise InputError(msg)
-    seen = os.environ.get("CUDA_VISIBLE_DEVICES")
+    seen = next(filter(None, map(os.environ.get, _VISIBLE)), None)
     names = seen.split(",") if seen else list(map(str, range(here)))
     found, first = [], 0
     for count in slots:

@@ -36,7 +36,7 @@ def fill(space: Space, state: State) -> bool:
         low, high = high, 2 * high
         if high > _LONGEST:
             return False
-    while (high - low) * _CLOSE > high:
+    while high - low > 1 and (high - low) * _CLOSE > high:
         middle = (low + high) // 2
         if _packs(space, state, middle):
             high = middle

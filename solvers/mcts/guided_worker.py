@@ -13,7 +13,6 @@ from hetopt.solvers.bounds.by_count import focus, survey
 from hetopt.solvers.mcts.best_plans import BestPlans
 from hetopt.solvers.mcts.data import SearchData
 from hetopt.solvers.mcts.subtree import Subtree
-from hetopt.solvers.pools.memory import share_bytes
 from hetopt.solvers.race.messages import NO_CUTOFF, Payload, SurveyTask
 from hetopt.solvers.race.programs import Programs
 
@@ -76,8 +75,7 @@ class GuidedWorker:
         self, spec: GuidedSpec, shared: Any, say: Callable[[Any], None]
     ) -> None:
         # Visits alternate between q, so what is made for each q is kept.
-        most_bytes = share_bytes(spec.payload.workers)
-        self._programs = Programs(spec.payload, most_bytes, keep_all=True)
+        self._programs = Programs(spec.payload, 0, keep_all=True)
         self._exploration = spec.exploration
         self._seed, self._top, self._say = spec.payload.seed, spec.payload.top, say
 

@@ -50,6 +50,8 @@ def solve(request: Request) -> Result:
         )
     except Stopped:
         return search.result(ended=False)
+    except KeyboardInterrupt:
+        return search.result(ended=False, interrupted=True)
     spec = TreesSpec(
         search_data=search_data,
         seed=request.seed,

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
+from contextlib import closing, suppress
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from hetopt.base.deadline import Stopped
@@ -18,9 +19,6 @@ if TYPE_CHECKING:
     from hetopt.results.result import Result
     from hetopt.solvers.race.messages import Found
     from hetopt.solvers.request import Request
-
-#: Share of the time limit that bounds may take before the search begins.
-_SHARE = 0.05
 
 
 class SearchLoop(TaskLoop):
@@ -77,21 +75,21 @@ class TreeSearch:
             Called with the loop, to give it its tasks.
         """
         ledger, deadline = self.ledger, self.request.deadline
-        ended = False
-        if ledger.open():
-            pool = open_pool(self.request.params, make, payload)
-            loop = SearchLoop(ledger, pool, self.request)
-            try:
-                with suppress(Stopped, KeyboardInterrupt):
-                    run_until(deadline, lambda: ledger.glance(_SHARE))
-                    run(loop)
-                    ended = True
-            finally:
-                pool.close()
-        return self.result(ended=ended)
+        ended = interrupted = False
+        try:
+            if ledger.open():
+                with closing(open_pool(self.request.params, make, payload)) as pool:
+                    loop = SearchLoop(ledger, pool, self.request)
+                    with suppress(Stopped):
+                        run_until(deadline, ledger.glance)
+                        run(loop)
+                        ended = True
+        except KeyboardInterrupt:
+            interrupted = True
+        return self.result(ended=ended, interrupted=interrupted)
 
-    def result(self, *, ended: bool) -> Result:
+    def result(self, *, ended: bool, interrupted: bool = False) -> Result:
         """Return what is known; at least a plan of one strategy if time ran out."""
         if self.request.deadline.limit_s is not None and not ended:
             self.ledger.ensure_plan()
-        return self.ledger.result(ended=ended)
+        return replace(self.ledger.result(ended=ended), interrupted=interrupted)

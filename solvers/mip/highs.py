@@ -149,11 +149,6 @@ class HighsRun:
         """Lower bound on the objective; -inf if there is none."""
         return float(self._highs.getInfo().mip_dual_bound)
 
-    @property
-    def nodes(self) -> int:
-        """Nodes of the search tree."""
-        return int(self._highs.getInfo().mip_node_count)
-
 
 @contextmanager
 def _silence() -> Iterator[None]:
@@ -161,6 +156,10 @@ def _silence() -> Iterator[None]:
 
     (HiGHS#2783.) The line would be mixed into the output of ``--json``.
     """
+    if sys.stdout is None:
+        # It is closed, or was never open.
+        yield
+        return
     libc = ctypes.CDLL(None)
     sys.stdout.flush()
     libc.fflush(None)

@@ -26,7 +26,13 @@ def _available_bytes() -> float:
     most = _text("/sys/fs/cgroup/memory.max").strip()
     used = _text("/sys/fs/cgroup/memory.current").strip()
     if most.isdigit() and used.isdigit():
-        bounds.append(max(0.0, float(most) - float(used)))
+        # Files that are kept in memory give way.
+        files = sum(
+            float(line.split()[1])
+            for line in _text("/sys/fs/cgroup/memory.stat").splitlines()
+            if line.startswith(("active_file ", "inactive_file "))
+        )
+        bounds.append(max(0.0, float(most) - max(0.0, float(used) - files)))
     if len(bounds) == 1 and "SC_PHYS_PAGES" in getattr(os, "sysconf_names", {}):
         bounds.append(os.sysconf("SC_PHYS_PAGES") * float(os.sysconf("SC_PAGE_SIZE")))
     return min(bounds)

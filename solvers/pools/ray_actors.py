@@ -52,14 +52,20 @@ class RayPool:
         make: Callable[..., Callable[[Any], Any]],
         payload: Any,
     ) -> None:
+        self._workers: list[_WorkerActor] = []
         self._ray, self._owned = _connected()
         self._make = make
-        self._payload = self._ray.put(payload)
-        self._actor = self._ray.remote(num_cpus=1, max_concurrency=_THREADS)(_Runner)
         self.shared = _Broadcast()
-        cores = int(self._ray.cluster_resources().get("CPU", 1))
-        count = max(1, cores if size is None else min(size, cores))
-        self._workers = [self._start() for _ in range(count)]
+        try:
+            self._payload = self._ray.put(payload)
+            remote = self._ray.remote(num_cpus=1, max_concurrency=_THREADS)
+            self._actor = remote(_Runner)
+            cores = int(self._ray.cluster_resources().get("CPU", 1))
+            count = max(1, cores if size is None else min(size, cores))
+            self._workers += [self._start() for _ in range(count)]
+        except BaseException:
+            self.close()
+            raise
         self.shared.actors = [worker.actor for worker in self._workers]
 
     @property

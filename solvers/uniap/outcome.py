@@ -110,6 +110,7 @@ def result_of(
         lower_bound_s=None if bound_ns is None else bound_ns * TICK_S,
         gap=None,
         search_time_s=found.search_time_s,
+        interrupted=found.interrupted,
         settlements=settlements,
         tokens_per_s=None,
         mfu=None,

@@ -9,7 +9,6 @@ that is left, and those that ran out of time are solved again.
 
 from __future__ import annotations
 
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -81,6 +80,8 @@ class UniapResult:
         Lower bound over all programs; None if none is feasible.
     settlements
         In the order in which the programs were given.
+    interrupted
+        Whether the user stopped it.
     """
 
     status: Status
@@ -90,13 +91,7 @@ class UniapResult:
     lower_bound_ns: int | None
     settlements: tuple[UniapSettlement, ...]
     search_time_s: float
-
-    @property
-    def gap(self) -> float | None:
-        """(value - bound) / value; None without a choice."""
-        if self.value_ns is None or self.lower_bound_ns is None:
-            return None
-        return (self.value_ns - self.lower_bound_ns) / max(self.value_ns, 1)
+    interrupted: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -147,9 +142,12 @@ def solve_programs(
     """
     limit = LONGEST_NS if cutoff_ns is None else min(cutoff_ns, LONGEST_NS)
     search = _Enumeration(programs, params, deadline or Deadline(), seed, limit)
-    with suppress(KeyboardInterrupt):
+    interrupted = False
+    try:
         search.run()
-    return search.result()
+    except KeyboardInterrupt:
+        interrupted = True
+    return replace(search.result(), interrupted=interrupted)
 
 
 class _Enumeration:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -105,12 +106,15 @@ def solve_by(
     """
     finds = Finds(request, solver, context=context, equal=equal)
     deadline = request.deadline
-    ended = False
+    ended = interrupted = False
     # When the time is up or the user interrupts, the best plan so far is the answer.
-    with suppress(Stopped, KeyboardInterrupt):
-        run_until(deadline, lambda: search(finds))
-        ended = True
-        run_until(deadline, finds.ledger.survey)
+    try:
+        with suppress(Stopped):
+            run_until(deadline, lambda: search(finds))
+            ended = True
+            run_until(deadline, finds.ledger.survey)
+    except KeyboardInterrupt:
+        interrupted = True
     if deadline.is_over():
         finds.ensure_plan()
-    return finds.ledger.result(ended=ended)
+    return replace(finds.ledger.result(ended=ended), interrupted=interrupted)

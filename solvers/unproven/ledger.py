@@ -47,6 +47,9 @@ if TYPE_CHECKING:
     from hetopt.solvers.bounds.by_count import Survey
     from hetopt.solvers.request import Request
 
+#: Share of the time limit that bounds may take before a tree search begins.
+_SHARE = 0.05
+
 
 class UnprovenLedger(Ledger):
     """The plans of one search, and bounds on all plans of its space.
@@ -132,8 +135,8 @@ class UnprovenLedger(Ledger):
             )
             self.take_survey(q, survey(relaxation, cutoff=None))
 
-    def glance(self, share: float) -> None:
-        """Bound every q quickly, for at most a share of the time limit."""
+    def glance(self) -> None:
+        """Bound every q quickly, for at most ``_SHARE`` of the time limit."""
         request, order = self.request, None
         if Chain.of(self.table).is_uniform:
             order = QOrder(self)
@@ -148,7 +151,7 @@ class UnprovenLedger(Ledger):
         worker = Worker(payload, shared, lambda found: None)
         limit_s = request.deadline.limit_s
         for q in self._counts():
-            if limit_s is not None and request.deadline.elapsed_s() > share * limit_s:
+            if limit_s is not None and request.deadline.elapsed_s() > _SHARE * limit_s:
                 return
             task = SurveyTask(microbatches=q, cutoff=None)
             glance = BoundTask(microbatches=q)
@@ -184,9 +187,11 @@ class UnprovenLedger(Ledger):
         )
         if result.status == "optimal":
             return replace(result, status="feasible")
-        if result.status == "unknown" and ended and request.cutoff_s is None:
+        if result.status == "unknown" and ended and not self.is_settled:
+            plan = "plan" if request.cutoff_s is None else "plan within the cutoff"
             reason = (
-                f"{self.solver} found no plan; there may be one (solver dp can decide)"
+                f"{self.solver} found no {plan}; there may be one (solver dp can "
+                "decide)"
             )
             return replace(result, reason=reason)
         return result

@@ -98,10 +98,15 @@ def _levels(
     while isinstance(data, dict) and data:
         data = next(iter(data.values()))
         depth += 1
-    if depth >= 5:
-        yield model, "model"
-    if depth >= 4:
-        yield device, "GPU"
+    for least, name, given, what in (
+        (5, "model", model, "model"),
+        (4, "device", device, "GPU"),
+    ):
+        if depth >= least:
+            yield given, what
+        elif given is not None:
+            msg = f"is {given!r}, but the file is of one {what}, unnamed: leave it out"
+            raise InputError(msg, field=f"--{name}")
 
 
 def _numbered(data: Any, fields: Sequence[str], path: str) -> list[tuple[int, Any]]:

@@ -163,6 +163,9 @@ class OperatorSource:
         for name in filter(self.own.__contains__, _SIZES):
             rates = self._rates(name)
             rows = [r for r in self.measured[name].rows if r.layout in (None, "TN")]
+            if not rows:
+                # Only products of the backward pass were measured.
+                continue
             known = work.samples_of_rows(name, rows, rates)
             for unit in units:
                 wanted = [

@@ -27,8 +27,8 @@ class RememberedSource:
     """Latency source that caches another's times by cluster, kinds and shard.
 
     All queries must have the same model and the same training settings except the
-    batch. Parts of a cluster have its name and share its times: a shard takes equally
-    long on them.
+    batch and the ZeRO stage. Parts of a cluster have its name and share its times: a
+    shard takes equally long on them.
     """
 
     def __init__(self, source: LatencySource) -> None:

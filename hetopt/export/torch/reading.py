@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from fractions import Fraction
 from itertools import accumulate, pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from hetopt.base.reading import named, read_json
-from hetopt.base.words import counted, describe
+from hetopt.base.words import counted
 from hetopt.errors import InputError, RecordError
 from hetopt.export.launcher import Reader
 from hetopt.export.pipeline import PipelineReadBack, StageReadBack
@@ -21,11 +21,20 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from hetopt.export.torch.job_file import JobModel
+    from hetopt.export.pipeline import StagePlace
+    from hetopt.export.torch.job_file import JobModel, JobStage
     from hetopt.problem.training.choices import ScheduleName
 
 #: What the job says of the model, by the field names of ``Model``.
 _SAYS = ("hidden", "heads", "kv_heads", "ffn", "vocab", "tied")
+#: What it says of model and training unless it was written before it could.
+_MAY_SAY = {
+    "model": ("head_dim", "gated", "norm", "norm_eps", "rotary_base"),
+    "training": (
+        *("precision", "optimizer", "gradients"),
+        *("sequence_parallel", "overlap_gradients"),
+    ),
+}
 _MICROBATCHES = "training.microbatches"
 
 
@@ -61,11 +70,14 @@ def read_torch(folder: Path) -> PipelineReadBack:
         schedule = training.zero_bubble or INTERLEAVED
     says = {name: getattr(job.model, name) for name in _SAYS} | {"experts": experts}
     says |= {"seq_len": training.seq_len, "global_batch": training.global_batch}
+    for part, names in _MAY_SAY.items():
+        own = getattr(job, part)
+        says |= {name: getattr(own, name) for name in names if name in data[part]}
     if experts:
         # The program drops no token and waits for all-to-alls of all copies.
         says |= {"capacity": None, "node_dedup": False, "overlaps": False}
         says["sent_by"] = "alltoall"
-    places = _places(folder, [each.dp * each.cp * each.tp for each in job.stages])
+    places = _places(folder, job.stages)
     return PipelineReadBack(
         microbatches=microbatches,
         schedule=schedule,
@@ -98,6 +110,9 @@ def read_torch(folder: Path) -> PipelineReadBack:
 def _read(data: object) -> JobFile:
     """Return a job that the program can run; the error's field is its first fault."""
     job = JobFile.from_json(data)
+    if job.pipelines:
+        msg = f"are {len(job.pipelines)}, and plans of one pipeline alone are read back"
+        raise InputError(msg, field="pipelines")
     stages, training, chunks = job.stages, job.training, job.training.chunks
     for value, field in ((stages, "stages"), (training.microbatches, _MICROBATCHES)):
         if not value:
@@ -190,9 +205,9 @@ def _uneven_layers(job: JobFile, cuts: tuple[int, ...]) -> list[Fraction]:
     whole = len(cuts) == stages * chunks > stages and cuts[-1] == units
     if not whole or min(*sizes, sizes[0] - 1, sizes[-1] - 1) < 0 or not all(held):
         msg = (
-            f"is {describe(list(cuts))}, expected the ends of {chunks} chunks for each "
-            f"of {stages} stages, ascending to {units}: the embedding in the first, "
-            "the head in the last, and at least one unit on every stage"
+            f"is {', '.join(map(str, cuts))}, expected the ends of {chunks} chunks for "
+            f"each of {stages} stages, ascending to {units}: the embedding in the "
+            "first, the head in the last, and at least one unit on every stage"
         )
         raise InputError(msg, field="training.cuts")
     held[0], held[-1] = held[0] - 1, held[-1] - 1
@@ -228,15 +243,15 @@ def _pairs(job: JobFile) -> int:
     return total // 2 + 1
 
 
-def _places(folder: Path, devices: Sequence[int]) -> Any:
+def _places(folder: Path, stages: Sequence[JobStage]) -> list[StagePlace]:
     """Return cluster and hosts of every stage.
 
     Raises
     ------
     InputError
-        There are not as many ranks as the stages need.
+        There are not as many ranks as the stages need, or they are of other clusters.
     """
-    ends = [0, *accumulate(devices)]
+    ends = [0, *accumulate(each.dp * each.cp * each.tp for each in stages)]
     if ends[-1] > MOST_RANKS:
         msg = f"has more than {MOST_RANKS} ranks"
         raise InputError(msg, file=str(folder / "job.json"), field="stages")
@@ -247,7 +262,17 @@ def _places(folder: Path, devices: Sequence[int]) -> Any:
         )
         raise InputError(msg, file=str(folder))
     ranks = [range(*pair) for pair in pairwise(ends)]
-    return stage_places(places, ranks, str(folder))
+    found = []
+    for n, (stage, (cluster, hosts)) in enumerate(
+        zip(stages, stage_places(places, ranks, str(folder)), strict=True)
+    ):
+        said = stage.cluster or cluster
+        if cluster is not None and cluster != said:
+            msg = f"is {said!r}, the hosts of its ranks are of {cluster!r}"
+            file, field = str(folder / "job.json"), f"stages.{n}.cluster"
+            raise InputError(msg, file=file, field=field)
+        found.append((said, hosts))
+    return found
 
 
 READER = Reader(looks_like=is_torch, read=read_torch)

@@ -87,13 +87,14 @@ class Dropped:
         links, pin = data.get("links"), data.get("pin")
         if links and links.get("pairs"):
             pairs = links["pairs"]
-            links["pairs"] = [each for each in pairs if name not in each["between"]]
+            links["pairs"] = [x for x in pairs if name not in map(str, x["between"])]
         if pin and pin.get("order"):
             left = [each for each in pin["order"] if str(each) != name]
             pin["order"] = left or None
         forbid = pin.get("forbid") if pin else None
         if forbid and forbid.get("next"):
-            forbid["next"] = [each for each in forbid["next"] if name not in each]
+            pairs = forbid["next"]
+            forbid["next"] = [each for each in pairs if name not in map(str, each)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

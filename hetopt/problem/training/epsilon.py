@@ -43,15 +43,13 @@ def epsilon_fault(schedule: ScheduleName, epsilon: object) -> str | None:
     return None if good else f"{given}, {EPSILON_EXPECTED}"
 
 
-def written_epsilon(
-    data: Mapping[str, Any], where: str = "", file: str | None = None
-) -> float | None:
+def written_epsilon(data: Mapping[str, Any], where: str = "") -> float | None:
     """Return ``warmup_epsilon`` of a plan, table or other record in JSON.
 
     Parameters
     ----------
-    where, file
-        Field of the record, and its file, for error messages.
+    where
+        Field of the record, for error messages.
 
     Raises
     ------
@@ -62,7 +60,7 @@ def written_epsilon(
     fault = epsilon_fault(schedule, epsilon)
     if fault is not None:
         field = f"{where}.warmup_epsilon".lstrip(".")
-        raise InputError(fault, file=file, field=field)
+        raise InputError(fault, field=field)
     if epsilon is None and schedule == ADAPTIVE:
         return FORMER_EPSILON
     return epsilon

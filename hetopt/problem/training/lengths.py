@@ -14,7 +14,7 @@ from hetopt.base.words import counted, describe
 from hetopt.errors import InputError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
     from pathlib import Path
 
 #: Pairs of tokens of a sequence and the share of such sequences; ascending.
@@ -50,13 +50,11 @@ def read_histogram(path: str | Path) -> dict[int, float]:
     """
     name = str(path)
     text = read_text(path, "a histogram of lengths", MOST_TEXT_BYTES)
-    lines = csv.reader(io.StringIO(text))
     counts: dict[int, float] = {}
     header = False
-    for cells in lines:
+    for where, cells in _lines(text, name):
         if not cells or cells[0].lstrip().startswith("#"):
             continue
-        where = lines.line_num
         if not header:
             if tuple(cell.strip() for cell in cells) != COLUMNS:
                 msg = f"is {','.join(cells)[:40]!r}, expected {','.join(COLUMNS)}"
@@ -72,6 +70,17 @@ def read_histogram(path: str | Path) -> dict[int, float]:
     if not total:
         raise InputError("has no sequences", file=name, field="count")
     return {tokens: count / total for tokens, count in counts.items() if count}
+
+
+def _lines(text: str, file: str) -> Iterator[tuple[int, list[str]]]:
+    """Yield the number and the cells of each line."""
+    lines = csv.reader(io.StringIO(text))
+    try:
+        for cells in lines:
+            yield lines.line_num, cells
+    except csv.Error as error:
+        msg = f"is not CSV: {error}"
+        raise InputError(msg, file=file, line=lines.line_num) from None
 
 
 def _cells(cells: list[str], file: str, line: int) -> tuple[int, float]:

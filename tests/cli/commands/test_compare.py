@@ -193,6 +193,24 @@ def test_warm_ups_are_counted_apart_and_shown(
     assert "warm-up: 6.0 s apart from the timed runs" in conditions(found)[-1]
 
 
+def test_warm_ups_for_reference_are_not_counted(
+    small: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def run(problem: Problem, entry: Entry) -> Run:
+        status: Status = "optimal" if entry.solver == "dp" else "feasible"
+        return replace(made_run(entry.solver, (1, 10), status=status), entry=entry)
+
+    monkeypatch.setattr(comparing, "run_apart", run)
+    monkeypatch.setattr(comparing, "warm_up", lambda entry, schedule: 1.5)
+    (entry,) = comparing.entries_of(["mcts"], seeds=[0], time_limit_s=60, jobs=1)
+    problem, told = read_problem(small / "problem.yaml"), list[str]()
+    runs = comparing._Runner(told.append, None, [problem], [entry])
+    runs.run(problem, replace(entry, solver="dp"), reference=True)
+    runs.run(problem, entry)
+    assert [each for each in told if each.startswith("warm-up 1 of 1, not")]
+    assert not [each for each in told if "2 of 1" in each]
+
+
 @pytest.mark.quick_cases(1)
 @pytest.mark.parametrize(
     "options",

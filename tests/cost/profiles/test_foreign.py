@@ -126,6 +126,10 @@ def test_sailor_at_every_depth(tmp_path: Path) -> None:
     assert "OPT/GH" in whole.header["notes"]
     for inner in (data["OPT"], data["OPT"]["GH"]):
         assert read_sailor(write(tmp_path, inner), TOLD).rows == whole.rows
+        with pytest.raises(InputError, match=r"--model: is 'OPT', but the file is of"):
+            read_sailor(write(tmp_path, inner), TOLD, "OPT")
+    with pytest.raises(InputError, match=r"--device: is 'GH', but the file is of one"):
+        read_sailor(write(tmp_path, data["OPT"]["GH"]), TOLD, None, "GH")
 
 
 def test_all_of_a_pass_is_charged(tmp_path: Path) -> None:

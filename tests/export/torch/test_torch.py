@@ -58,9 +58,55 @@ def test_plans_of_any_degrees_are_read_back_as_they_were(
         ranks = [rank for rank in job.placement.ranks if rank.stage == number]
         assert read.hosts == tuple(rank.host for rank in ranks)
     for name, value in read_back.says.items():
-        training = job.problem.training
-        of = training if hasattr(training, name) else job.problem.model
+        model = job.problem.model
+        parts = (job.problem.training, model, model.architecture)
+        of = next(part for part in parts if hasattr(part, name))
         assert getattr(of, name) == value
+
+
+@pytest.mark.parametrize(
+    ("part", "changed"),
+    [
+        ("training", {"precision": "fp16"}),
+        ("training", {"optimizer": "sgd"}),
+        ("training", {"sequence_parallel": False}),
+        ("model", {"vocab": 12345}),
+        ("model", {"norm_eps": 1e-3}),
+    ],
+)
+def test_files_of_another_problem_are_refused(
+    part: str, changed: dict[str, Any], tmp_path: Path
+) -> None:
+    job = exact(1)
+    folder = write(job, tmp_path / "out")
+    assert import_plan(read_torch(folder), job.problem).findings == ()
+    path = folder / "job.json"
+    data = json.loads(path.read_text())
+    data[part] |= changed
+    path.write_text(json.dumps(data))
+    (name,) = changed
+    with pytest.raises(InputError, match="the files say") as caught:
+        import_plan(read_torch(folder), job.problem)
+    assert caught.value.field == name
+    # Before they said so, they agreed with any.
+    if name not in ("vocab",):
+        del data[part][name]
+        path.write_text(json.dumps(data))
+        import_plan(read_torch(folder), job.problem)
+
+
+def test_the_job_names_the_clusters_of_stages(tmp_path: Path) -> None:
+    job = exact(1)
+    folder = write(job, tmp_path / "out")
+    names = [stage.cluster for stage in job.stages]
+    data = json.loads((folder / "job.json").read_text())
+    data["stages"][0]["cluster"] = "elsewhere"
+    (folder / "job.json").write_text(json.dumps(data))
+    with pytest.raises(InputError, match="is 'elsewhere', the hosts of its ranks are"):
+        read_torch(folder)
+    (folder / "ranks.csv").unlink()
+    read = read_torch(folder)
+    assert [each.cluster for each in read.stages] == ["elsewhere", *names[1:]]
 
 
 @pytest.mark.parametrize("seed", range(30))
@@ -383,3 +429,14 @@ def test_a_search_for_it_leaves_every_way_of_resharding_open() -> None:
     for other in ("megatron", "flagscale", "hetu"):
         found = fitted(limits_of(other), untied(exact(4)).problem)
         assert [w for w in RESHARDING if found.pins.resharding.permits(w)] == ["p2p"]
+
+
+def test_several_pipelines_are_not_read_back(tmp_path: Path) -> None:
+    folder = write(exact(1), tmp_path / "out")
+    data = json.loads((folder / "job.json").read_text())
+    stages = data.pop("stages")
+    own = {"batch": 2, "microbatches": 1, "stages": stages}
+    del data["training"]["microbatches"]
+    (folder / "job.json").write_text(json.dumps({**data, "pipelines": [own, own]}))
+    with pytest.raises(InputError, match="are 2, and plans of one pipeline alone"):
+        read_torch(folder)

@@ -43,6 +43,17 @@ calibration: {efficiency: {a.b: 0.9}, overhead: {a.b: 1 GB}}
 """
 
 
+#: Names that YAML reads as numbers.
+NUMBERED = TEXT.replace('[a.b, "7"]', "[a.b, 7]").replace('[a, "7"]', "[a, 7]")
+
+
+def test_a_cluster_may_be_named_by_a_number() -> None:
+    document = edited(parse_document(NUMBERED, "p.yaml"), [Dropped(cluster="7")])
+    data: dict[str, Any] = document.data
+    assert problem_of(document, "p.yaml").pins.forbidden_next == set()
+    assert data["links"]["pairs"] == [{"between": ["a", "a.b"], "bandwidth": "1 Gbps"}]
+
+
 def changed(*edits: Edit) -> dict[str, Any]:
     """Return the data with changes; it still is a problem."""
     document = edited(parse_document(TEXT, "p.yaml"), edits)

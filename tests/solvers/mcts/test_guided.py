@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import time
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -31,6 +33,27 @@ if TYPE_CHECKING:
     from hetopt.solvers.progress import Progress
     from tests.oracle.instances import Instance
 
+#: Searches an instance whose times are divided by a million.
+SHORT = """
+from dataclasses import replace
+import numpy as np
+from hetopt.solvers.mcts.guided import solve
+from hetopt.solvers.params import MctsParams
+from hetopt.solvers.request import Request
+from tests.oracle.instances import make_instance
+
+instance = make_instance(0)
+def shorter(own):
+    names = [name for name in own.columns() if name.endswith("_ns")]
+    return replace(own, **{name: getattr(own, name) // 10**6 for name in names})
+slices = tuple(
+    replace(part, clusters=tuple(map(shorter, part.clusters)))
+    for part in instance.table.slices
+)
+table = replace(instance.table, slices=slices)
+params = MctsParams(jobs=0, iterations=100)
+assert solve(Request(problem=instance.problem, table=table, params=params)).best
+"""
 HERE = MctsParams(jobs=0, iterations=16_000)
 SEEDS = range(40)
 
@@ -137,6 +160,14 @@ def test_time_ends_it() -> None:
     )
     assert result.best is not None
     assert time.monotonic() - began < 10
+
+
+def test_it_ends_where_times_are_a_few_nanoseconds() -> None:
+    """In a process of its own: compiled code would go on whatever the time is."""
+    done = subprocess.run(
+        [sys.executable, "-c", SHORT], capture_output=True, text=True, timeout=120
+    )
+    assert done.returncode == 0, done.stderr
 
 
 def test_every_better_plan_is_told() -> None:

@@ -372,6 +372,7 @@ def test_ctrl_c_returns_the_best_so_far() -> None:
     instance = make_instance(BIG)
     result = run(instance, MctsParams(jobs=0, on_progress=interrupt))
     assert result.best is not None
+    assert result.interrupted
     assert result.search_time_s < 30
 
 

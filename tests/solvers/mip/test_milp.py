@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -131,6 +132,13 @@ def test_standard_output_stays_clean(capfd: pytest.CaptureFixture[str]) -> None:
     run.solve(stop=lambda: bool(os.write(1, b"HiGHS says")) and False)
     os.write(1, b"after")
     assert capfd.readouterr().out == "after"
+
+
+def test_it_needs_no_standard_output(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is None if a shell has closed it."""
+    monkeypatch.setattr(sys, "stdout", None)
+    run = HighsRun(IntervalProgram(data_of(table(), 3, 4)).program)
+    assert run.solve() == "optimal"
 
 
 def test_program_without_a_solution() -> None:

@@ -31,6 +31,20 @@ def test_workers_share_what_there_is(monkeypatch: pytest.MonkeyPatch) -> None:
     assert memory.share_bytes(2) == 250_000_000
 
 
+def test_files_in_memory_give_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    texts = {
+        "/proc/meminfo": "MemAvailable: 60000000 kB\n",
+        "/sys/fs/cgroup/memory.max": "8000000000\n",
+        "/sys/fs/cgroup/memory.current": "7000000000\n",
+        "/sys/fs/cgroup/memory.stat": "anon 1\nactive_file 2000000000\n"
+        "inactive_file 3000000000\n",
+    }
+    monkeypatch.setattr(memory, "_text", texts.__getitem__)
+    assert memory._available_bytes() == 6e9
+    texts["/sys/fs/cgroup/memory.stat"] = ""
+    assert memory._available_bytes() == 1e9
+
+
 def test_something_is_available() -> None:
     assert memory.share_bytes(1) > 1 << 20
 

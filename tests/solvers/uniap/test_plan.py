@@ -154,6 +154,7 @@ def test_ctrl_c_returns_the_best_so_far() -> None:
     params = UniapParams(on_settled=give_up)
     result = solve(Request(problem=problem(), table=table(), params=params))
     assert result.best is not None
+    assert result.interrupted
     assert result.lower_bound_s is not None
     assert check_result(problem(), table(), result.to_json()) == []
 
