@@ -19,7 +19,7 @@ import warnings
 from contextlib import ExitStack, contextmanager, suppress
 from typing import IO, TYPE_CHECKING
 
-from hetopt.base.interruption import released
+from hetopt.base.interruption import held, released
 from hetopt.base.machine_code import folder_of, kept_folder, kept_of
 from hetopt.solvers.kernels import KERNELS
 from hetopt.solvers.pools import children
@@ -193,10 +193,12 @@ def _compile_missing(names: Sequence[KernelSetName], workers: int, show: Show) -
     try:
         while waiting or running:
             while waiting and len(running) < workers:
-                process = _SPAWN.Process(target=_compile, args=(waiting.pop(0),))
-                with children.without_main():
+                args = (waiting.pop(0),)
+                process = _SPAWN.Process(target=_compile, args=args, daemon=True)
+                # One that is interrupted in between would be left to itself.
+                with held(), children.without_main():
                     children.start(process)
-                running.append(process)
+                    running.append(process)
             _tell(names, show)
             running[0].join(_TURN_S)
             running = [process for process in running if process.is_alive()]

@@ -14,14 +14,16 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from hetopt.base import machine_code
+from hetopt.base import interruption, machine_code
 from hetopt.solvers import compiling, kernels
 from hetopt.solvers.compiling import CompilingWarning, compile_once, is_compiled
 from hetopt.solvers.kernels import KernelSet
+from hetopt.solvers.pools import children
 from tests import processes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from multiprocessing.context import SpawnProcess
 
 #: A module with one small kernel, and the set that it is in here.
 _MODULE = "hetopt.check.plan.schedule.run"
@@ -163,6 +165,31 @@ def test_who_comes_second_waits(monkeypatch: pytest.MonkeyPatch) -> None:
         )
         compile_once([_SET], jobs=1, show=show)
     assert is_compiled([_SET])
+
+
+def test_a_process_that_has_just_started_ends_with_the_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    started: list[SpawnProcess] = []
+    known = children.start
+
+    def start(process: SpawnProcess) -> None:
+        known(process)
+        started.append(process)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    monkeypatch.setattr(children, "start", start)
+    # A set that the other process knows, too.
+    own = KernelSet(modules=(_MODULE,), call=pytest.fail)
+    monkeypatch.setitem(kernels.KERNELS, "dp", own)
+    monkeypatch.setattr(compiling, "_CHAINS", (("dp",),))
+    interruption.install()
+    try:
+        with pytest.raises(KeyboardInterrupt), interruption.released():
+            compiling._compile_missing(("dp",), 2, lambda done, of: None)
+    finally:
+        interruption.remove()
+    assert [process.is_alive() for process in started] == [False]
 
 
 @pytest.mark.slow
