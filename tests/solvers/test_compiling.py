@@ -176,7 +176,8 @@ def test_a_process_that_has_just_started_ends_with_the_others(
     def start(process: SpawnProcess) -> None:
         known(process)
         started.append(process)
-        os.kill(os.getpid(), signal.SIGINT)
+        # What the handler of Ctrl-C does.
+        interruption._note(signal.SIGINT, None)
 
     monkeypatch.setattr(children, "start", start)
     # A set that the other process knows, too.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fractions import Fraction
 from itertools import accumulate, pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from hetopt.base.reading import named, read_json
 from hetopt.base.words import counted
@@ -68,15 +68,7 @@ def read_torch(folder: Path) -> PipelineReadBack:
     schedule: ScheduleName = "gpipe" if min(warmups) == microbatches > 1 else "1f1b"
     if chunks > 1 or training.zero_bubble is not None:
         schedule = training.zero_bubble or INTERLEAVED
-    says = {name: getattr(job.model, name) for name in _SAYS} | {"experts": experts}
-    says |= {"seq_len": training.seq_len, "global_batch": training.global_batch}
-    for part, names in _MAY_SAY.items():
-        own = getattr(job, part)
-        says |= {name: getattr(own, name) for name in names if name in data[part]}
-    if experts:
-        # The program drops no token and waits for all-to-alls of all copies.
-        says |= {"capacity": None, "node_dedup": False, "overlaps": False}
-        says["sent_by"] = "alltoall"
+    says = _said(job, data, experts)
     places = _places(folder, job.stages)
     return PipelineReadBack(
         microbatches=microbatches,
@@ -105,6 +97,20 @@ def read_torch(folder: Path) -> PipelineReadBack:
         ),
         says={**says, "zero": zeros[0]} if alike else says,
     )
+
+
+def _said(job: JobFile, data: Any, experts: Experts | None) -> dict[str, Any]:
+    """Return what the job says of model and training."""
+    says = {name: getattr(job.model, name) for name in _SAYS} | {"experts": experts}
+    says |= {name: getattr(job.training, name) for name in ("seq_len", "global_batch")}
+    for part, names in _MAY_SAY.items():
+        own = getattr(job, part)
+        says |= {name: getattr(own, name) for name in names if name in data[part]}
+    if experts:
+        # The program drops no token and waits for all-to-alls of all copies.
+        says |= {"capacity": None, "node_dedup": False, "overlaps": False}
+        says["sent_by"] = "alltoall"
+    return says
 
 
 def _read(data: object) -> JobFile:
