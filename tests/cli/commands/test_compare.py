@@ -158,15 +158,21 @@ def test_refusals_are_one_line(
     assert not Path("out").exists()
 
 
-def test_warm_ups_are_counted_apart_and_shown(
-    small: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def without_searches(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Make up runs and warm-ups instead of searching."""
+
     def run(problem: Problem, entry: Entry) -> Run:
         status: Status = "optimal" if entry.solver == "dp" else "feasible"
         return replace(made_run(entry.solver, (1, 10), status=status), entry=entry)
 
     monkeypatch.setattr(comparing, "run_apart", run)
     monkeypatch.setattr(comparing, "warm_up", lambda entry, schedule: 1.5)
+
+
+def test_warm_ups_are_counted_apart_and_shown(
+    small: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    without_searches(monkeypatch)
     entries = comparing.entries_of(
         ["uniform", "dfs"], seeds=[0], time_limit_s=60, jobs=1
     )
@@ -196,12 +202,7 @@ def test_warm_ups_are_counted_apart_and_shown(
 def test_warm_ups_for_reference_are_not_counted(
     small: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def run(problem: Problem, entry: Entry) -> Run:
-        status: Status = "optimal" if entry.solver == "dp" else "feasible"
-        return replace(made_run(entry.solver, (1, 10), status=status), entry=entry)
-
-    monkeypatch.setattr(comparing, "run_apart", run)
-    monkeypatch.setattr(comparing, "warm_up", lambda entry, schedule: 1.5)
+    without_searches(monkeypatch)
     (entry,) = comparing.entries_of(["mcts"], seeds=[0], time_limit_s=60, jobs=1)
     problem, told = read_problem(small / "problem.yaml"), list[str]()
     runs = comparing._Runner(told.append, None, [problem], [entry])
