@@ -14,6 +14,7 @@ from hetopt.base.deadline import Deadline
 from hetopt.check import check_result
 from hetopt.problem.digest import problem_digest
 from hetopt.results.result import Result
+from hetopt.solvers import loading
 from hetopt.solvers.heuristics import one_strategy
 from hetopt.solvers.heuristics.one_strategy import solve_amp, solve_uniform
 from hetopt.solvers.params import RaceParams
@@ -178,3 +179,29 @@ def test_a_plan_is_looked_for_before_the_bounds_take_the_time(
     assert result.status == "feasible"
     assert late[0] is False
     assert result.search_time_s < 1.0 + 0.5
+
+
+def test_a_bound_that_is_met_proves_nothing_where_links_are_shared(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """There plans are priced again; the tie rule has not chosen among them either."""
+    instance = make_instance(21)
+    asked = Request(problem=instance.problem, table=instance.table)
+    monkeypatch.setattr(
+        loading, "searched_table", lambda table, *_, **how: replace(table)
+    )
+    result = loading.load("uniform")(asked)
+    assert result.gap is not None
+    assert result.gap < 1e-6
+    assert result.status == "feasible"
+
+
+def test_it_does_not_say_that_it_was_stopped() -> None:
+    instance = make_instance(0)
+    asked = Request(problem=instance.problem, table=instance.table)
+    best = loading.load("uniform")(asked).best
+    assert best is not None
+    below = replace(asked, cutoff_s=0.98 * best.closed_form_s)
+    result = loading.load("uniform")(below)
+    assert result.best is None
+    assert (result.reason or "").startswith("uniform found no plan within the cutoff")
