@@ -53,7 +53,7 @@ def doubts(
     corrected
         The factors that were fitted.
     """
-    clusters = dict.fromkeys(name for run in runs for name in run.clusters)
+    clusters = dict.fromkeys(name for run in runs for name in run.plan.clusters)
     factors = factors_of(("efficiency", "intra_node", "bandwidth"), clusters)
     plans = [Repriced(run.problem, run.plan) for run in runs]
     shares = time_shares(plans, factors, calibration)

@@ -82,7 +82,7 @@ def fit(
     """
     plan = Repriced(run.problem, run.plan)
     old = run.problem.calibration
-    factors = factors_of([correct], clusters or run.clusters)
+    factors = factors_of([correct], clusters or run.plan.clusters)
     low, high = BOUNDS[correct]
 
     def corrected(ratio: float) -> Calibration:

@@ -45,11 +45,6 @@ class MeasuredRun:
     noise: tuple[str, ...] = ()
     on_cpu: bool = False
 
-    @property
-    def clusters(self) -> tuple[str, ...]:
-        """Names of the clusters that the plan uses, in pipeline order."""
-        return self.plan.clusters
-
 
 class Repriced:
     """A plan that is priced under one calibration after another.

@@ -97,7 +97,7 @@ def fit_jointly(
     for run in runs[1:]:
         ensure_alike(runs[0], run)
     kinds: tuple[Corrected, ...] = ("efficiency", "intra_node", "bandwidth")
-    used = dict.fromkeys(name for run in runs for name in run.clusters)
+    used = dict.fromkeys(name for run in runs for name in run.plan.clusters)
     factors = factors_of(kinds if correct is None else [correct], clusters or used)
     plans = [Repriced(run.problem, run.plan) for run in runs]
     old = runs[0].problem.calibration

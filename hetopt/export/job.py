@@ -273,23 +273,30 @@ class Job:
         )
 
     @property
+    def warmups_of_1f1b(self) -> tuple[int, ...]:
+        """Warm-ups of 1F1B with the plan's chunks, by stage."""
+        chunks = self.plan.chunks
+        return tuple(
+            warmup_counts(
+                "1f1b" if chunks == 1 else INTERLEAVED,
+                microbatches=self.microbatches,
+                crosses=[False] * (len(self.stages) - 1),
+                round_trip_ns=[0] * len(self.stages),
+                transfer_ns=[0] * (len(self.stages) - 1),
+                chunks=chunks,
+            )
+        )
+
+    @property
     def warms_up_as_1f1b(self) -> bool:
         """Whether every stage warms up as in 1F1B with the plan's chunks.
 
         Counts are compared up to the number of passes of a stage.
         """
-        chunks, most = self.plan.chunks, self.microbatches * self.plan.chunks
-        expected = warmup_counts(
-            "1f1b" if chunks == 1 else INTERLEAVED,
-            microbatches=self.microbatches,
-            crosses=[False] * (len(self.stages) - 1),
-            round_trip_ns=[0] * len(self.stages),
-            transfer_ns=[0] * (len(self.stages) - 1),
-            chunks=chunks,
-        )
+        most = self.microbatches * self.plan.chunks
         return all(
             min(stage.warmup, most) == min(count, most)
-            for stage, count in zip(self.stages, expected, strict=True)
+            for stage, count in zip(self.stages, self.warmups_of_1f1b, strict=True)
         )
 
     @property

@@ -185,7 +185,7 @@ def _one(
     found = fit(run, correct=correct, clusters=clusters, force=options.force)
     return _Found(
         calibration=found.calibration,
-        factors=tuple(factors_of([correct], clusters or run.clusters)),
+        factors=tuple(factors_of([correct], clusters or run.plan.clusters)),
         bounded=found.bounded,
         lines=(
             f"iteration: {run.measured_s:.4g} s measured, {found.before_s:.4g} s "
@@ -292,7 +292,7 @@ def _clusters(text: str | None, runs: Sequence[MeasuredRun]) -> tuple[str, ...]:
     """Read ``--clusters``; the plans have to use all of them."""
     if text is None:
         return ()
-    used = {name for run in runs for name in run.clusters}
+    used = {name for run in runs for name in run.plan.clusters}
     for name in (names := _names(text)):
         if name not in used:
             every = [cluster.name for cluster in runs[0].problem.clusters]

@@ -123,7 +123,7 @@ def warm_up_losses(job: Job) -> Iterator[Loss]:
         planned = listed(stage.warmup for stage in job.stages)
         yield Loss(
             f"schedule {job.plan.schedule} with warm-ups {planned}: 1F1B "
-            f"warms up with {listed(range(len(job.stages), 0, -1))}",
+            f"warms up with {listed(job.warmups_of_1f1b)}",
             instead="1F1B",
         )
 

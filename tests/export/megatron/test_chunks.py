@@ -26,6 +26,7 @@ from hetopt.problem.layout import layout_chunks
 from hetopt.problem.problem import Problem
 from hetopt.problem.reading import read_problem_text
 from hetopt.problem.training.choices import INTERLEAVED
+from tests.export.jobs import restaged
 from tests.export.scripts import told
 
 TEXT = """\
@@ -88,6 +89,15 @@ def test_a_layout_names_every_chunk(job: Job) -> None:
     assert job.layers is not None
     assert layers == job.layers * 2
     assert sum(layers) == 24
+
+
+def test_warm_ups_are_told_from_those_of_virtual_stages(job: Job) -> None:
+    own = [stage.warmup for stage in job.stages]
+    assert job.warms_up_as_1f1b
+    assert own != [4, 3, 2, 1]
+    other = restaged(job, 0, warmup=own[0] - 1)
+    (found,) = (loss.what for loss in MEGATRON.losses(other) if "warm-ups" in loss.what)
+    assert found.endswith(f"1F1B warms up with {', '.join(map(str, own))}")
 
 
 def test_other_launchers_refuse_chunks_by_name(job: Job) -> None:
